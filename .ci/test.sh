@@ -1,0 +1,13 @@
+#!/bin/sh
+# Every test with the race detector; with the local tokenizer where its library
+# can be built, and the pure-Go build besides.
+set -eu
+if dir=$(sh tokenize/build-lib.sh); then
+	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf ./...
+	CGO_ENABLED=0 go test ./tokenize/... ./cmd/... ./bench/
+elif [ $? -eq 3 ]; then
+	echo "test: no cargo, so the local tokenizer is not built and not tested" >&2
+	go test -race ./...
+else
+	exit 1
+fi

@@ -1,0 +1,45 @@
+# servebench: `make` builds bin/servebench with the local tokenizer.
+
+export GOFLAGS ?= -buildvcs=false
+BIN := bin/servebench
+
+.PHONY: all build lib demo test bench lint e2e-vllm clean
+
+all: build
+
+# The library behind the local tokenizer is Rust, built once into the user's
+# cache. Without cargo the pure-Go binary is built, which says what it lacks.
+build:
+	@mkdir -p bin
+	@if dir=$$(sh tokenize/build-lib.sh); then \
+		CGO_ENABLED=1 CGO_LDFLAGS="-L$$dir $$CGO_LDFLAGS" go build -tags hf -o $(BIN) ./cmd/servebench; \
+	elif [ $$? -eq 3 ]; then \
+		echo "make: building without the local tokenizer; prompts are then counted by the server, or sent as token ids" >&2; \
+		CGO_ENABLED=0 go build -o $(BIN) ./cmd/servebench; \
+	else exit 1; fi
+	@echo "built $(BIN): $$($(BIN) --version)"
+
+# The main job on the simulator: manifest, records, histograms and the report.
+DEMO ?= demo
+demo: build
+	@mkdir -p $(DEMO)
+	$(BIN) serve --sim --sim-jitter 0.1 --model servebench-sim --num-prompts 200 --max-concurrency 32 \
+		--random-input-len 256 --random-output-len 64 --num-warmups 8 --temperature 0 \
+		--percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,99 \
+		--save-result --result-dir $(DEMO) --result-filename run.json | tee $(DEMO)/report.txt
+	@ls -l $(DEMO)
+
+test:
+	@sh .ci/test.sh
+
+bench: build
+	go run ./bench/internal/cost -binary $(BIN)
+
+lint:
+	@sh .ci/lint.sh
+
+e2e-vllm: build
+	bash bench/e2e/vllm.sh
+
+clean:
+	rm -rf bin demo

@@ -1,0 +1,240 @@
+// Package bench runs one benchmark from plain data: the data set, the load, the
+// records, the numbers, and the documents that tell of them.
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
+	"github.com/servebench/servebench/manifest"
+)
+
+// Version is that of the tool.
+const Version = "0.1.0"
+
+// Config is one run. It is plain data: apart from the key and the fields for a
+// running program it survives a round trip through JSON, so what stands in a
+// manifest can be run again. [Config.Validate] says what is wrong with it.
+type Config struct {
+	// Backend is the name results carry: vllm, openai or openai-chat.
+	Backend string `json:"backend"`
+	// Target is the server. Its Text is set by Run.
+	Target openai.Config `json:"target"`
+	// Model is the model's id, the tokenizer's default; "" takes the first of
+	// the server's list.
+	Model string `json:"model,omitempty"`
+	// ServedModel is the name to send; "" is Model.
+	ServedModel string `json:"served_model,omitempty"`
+
+	// Tokenizer is a folder, a tokenizer.json or an id in the local hub cache.
+	// "" looks for Model there and falls back to the server's /tokenize.
+	Tokenizer string `json:"tokenizer,omitempty"`
+	// NoTokenizer uses none of them.
+	NoTokenizer bool `json:"no_tokenizer,omitempty"`
+
+	Dataset dataset.Spec `json:"dataset"`
+	// Stream, IgnoreEOS, Logprobs, Strict, Sampling and Extra go into bodies.
+	Stream    bool            `json:"stream"`
+	IgnoreEOS bool            `json:"ignore_eos,omitempty"`
+	Logprobs  *int            `json:"logprobs,omitempty"`
+	Strict    bool            `json:"strict_openai,omitempty"`
+	Sampling  openai.Sampling `json:"sampling"`
+	Extra     json.RawMessage `json:"extra_body,omitempty"`
+
+	// Rate in requests a second; infinite is a closed loop.
+	Rate loadgen.Number `json:"request_rate"`
+	// Burstiness is the shape of the gamma distribution of gaps: 1 is Poisson,
+	// infinite is constant. 0 stands for 1.
+	Burstiness loadgen.Number `json:"burstiness,omitempty"`
+	// MaxConcurrency bounds the requests in flight; 0 does not.
+	MaxConcurrency int            `json:"max_concurrency,omitempty"`
+	Pacing         loadgen.Pacing `json:"pacing,omitempty"`
+	// ReadyTimeout is how long to try request 0 before the run; 0 does not.
+	ReadyTimeout time.Duration `json:"ready_timeout,omitempty"`
+	// Grace is how long requests in flight may take to end once Stop is closed.
+	Grace time.Duration `json:"grace,omitempty"`
+	// RequestIDPrefix and a number make the x-request-id; "" sends none.
+	RequestIDPrefix string `json:"request_id_prefix,omitempty"`
+
+	// Percentiles in percent, for the result JSON and the screen.
+	Percentiles []float64 `json:"percentiles,omitempty"`
+	// Goodput bounds in milliseconds: ttft, tpot, e2el.
+	Goodput map[string]float64 `json:"goodput,omitempty"`
+
+	// Label and Metadata go into the result JSON as they are.
+	Label    string      `json:"label,omitempty"`
+	Metadata [][2]string `json:"metadata,omitempty"`
+	// Subject is what the user declared of the model.
+	Subject *manifest.Subject `json:"subject,omitempty"`
+
+	// Command is the command line to write, redacted, into the manifest.
+	Command []string `json:"-"`
+	// Stop, when closed, ends the run early: no new requests, Grace for those in
+	// flight. Canceling the context ends it at once. Both keep what there is.
+	Stop <-chan struct{} `json:"-"`
+	// Progress, if set, is kept up to date while the run lasts.
+	Progress *Progress `json:"-"`
+}
+
+// Progress tells how far a run is. It is safe for concurrent use; the zero value
+// is ready.
+type Progress struct {
+	phase               atomic.Pointer[string]
+	total, done, failed atomic.Int64
+	events              atomic.Pointer[atomic.Int64]
+}
+
+// Phase is what the run is doing: "prompts", "ready check", "warm-up", "run" or
+// "results"; "" before all.
+func (p *Progress) Phase() string {
+	if s := p.phase.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// Counts are of the present phase: requests in all, ended, and failed among the
+// ended; and the token-bearing events since the run began.
+func (p *Progress) Counts() (total, done, failed, events int64) {
+	if e := p.events.Load(); e != nil {
+		events = e.Load()
+	}
+	return p.total.Load(), p.done.Load(), p.failed.Load(), events
+}
+
+func (p *Progress) enter(phase string, total int) {
+	if p != nil {
+		p.total.Store(int64(total))
+		p.done.Store(0)
+		p.failed.Store(0)
+		p.phase.Store(&phase)
+	}
+}
+
+// backends maps vLLM's names to an API.
+var backends = map[string]openai.API{
+	"vllm": openai.Completions, "openai": openai.Completions, "openai-chat": openai.Chat,
+}
+
+// API is the form of the requests that the backend stands for.
+func (c *Config) API() openai.API { return backends[c.Backend] }
+
+// openLoop tells whether requests have due times of their own.
+func (c *Config) openLoop() bool { return !c.Rate.IsInf() }
+
+// withDefaults fills in what the zero value stands for.
+func (c Config) withDefaults() Config {
+	if c.Burstiness == 0 {
+		c.Burstiness = 1
+	}
+	if c.Rate == 0 {
+		c.Rate = loadgen.Inf
+	}
+	if c.Target.Endpoint == "" {
+		c.Target.Endpoint = c.API().Path()
+	}
+	if c.Pacing == "" {
+		c.Pacing = loadgen.Hybrid
+	}
+	return c
+}
+
+// Validate reports everything that is wrong at once, under the names of the
+// flags, and changes nothing.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, ok := backends[c.Backend]; !ok {
+		bad("backend: %q is unknown; want vllm, openai or openai-chat", c.Backend)
+	}
+	if err := c.Dataset.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if !(c.Rate > 0) {
+		bad("request-rate: %v; want a number above 0, or inf", float64(c.Rate))
+	}
+	if !(c.Burstiness > 0) {
+		bad("burstiness: %v; want a number above 0, or inf", float64(c.Burstiness))
+	}
+	if c.MaxConcurrency < 0 || c.MaxConcurrency > 1<<20 {
+		bad("max-concurrency: %d; want 1 to %d", c.MaxConcurrency, 1<<20)
+	}
+	if !slices.Contains([]loadgen.Pacing{loadgen.Sleep, loadgen.Hybrid}, c.Pacing) {
+		bad("pacing: %q; want sleep or hybrid", c.Pacing)
+	}
+	if c.API() == openai.Chat && c.Dataset.TokenIDs {
+		bad("prompt-form: token-ids do not exist in chat; want text, or a completions backend")
+	}
+	for _, p := range c.Percentiles {
+		if !(p >= 0 && p <= 100) {
+			bad("metric-percentiles: %v; want 0 to 100", p)
+		}
+	}
+	for name, ms := range c.Goodput {
+		if !slices.Contains([]string{"ttft", "tpot", "e2el"}, name) {
+			bad("goodput: %q is no metric; want ttft, tpot or e2el", name)
+		}
+		if !(ms >= 0) || math.IsInf(ms, 1) {
+			bad("goodput: %s:%v; want a number of milliseconds, 0 or more", name, ms)
+		}
+	}
+	errs = append(errs, c.validateSampling()...)
+	if c.openLoop() && len(errs) == 0 && c.Dataset.Prompts > 0 {
+		if _, err := loadgen.Offsets(1, c.Rate, c.Burstiness, c.Dataset.Seed); err != nil {
+			errs = append(errs, err)
+		} else if s := float64(c.Dataset.Prompts) / float64(c.Rate); s > loadgen.MaxOffset.Seconds() {
+			bad("request-rate: %d requests at %v a second take %.0f days; want %v at most",
+				c.Dataset.Prompts, c.Rate, s/86400, loadgen.MaxOffset)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateSampling() (errs []error) {
+	s := c.Sampling
+	for _, f := range []struct {
+		name     string
+		v        *float64
+		low, hi  float64
+		exclusiv bool
+	}{
+		{"temperature", s.Temperature, 0, math.MaxFloat64, false},
+		{"top-p", s.TopP, 0, 1, true},
+		{"min-p", s.MinP, 0, 1, false},
+		{"frequency-penalty", s.FrequencyPenalty, -2, 2, false},
+		{"presence-penalty", s.PresencePenalty, -2, 2, false},
+		{"repetition-penalty", s.RepetitionPenalty, 0, math.MaxFloat64, true},
+	} {
+		if f.v != nil && (!(*f.v >= f.low && *f.v <= f.hi) || f.exclusiv && *f.v == f.low) {
+			want := fmt.Sprintf("%v to %v", f.low, f.hi)
+			if f.hi == math.MaxFloat64 {
+				want = fmt.Sprintf("%v or more", f.low)
+			}
+			if f.exclusiv {
+				want += ", but not " + fmt.Sprint(f.low)
+			}
+			errs = append(errs, fmt.Errorf("%s: %v; want %s", f.name, *f.v, want))
+		}
+	}
+	if s.TopK != nil && *s.TopK < -1 {
+		errs = append(errs, fmt.Errorf("top-k: %d; want 1 or more, or 0 or -1 for no limit", *s.TopK))
+	}
+	if c.Logprobs != nil && (*c.Logprobs < 0 || *c.Logprobs > 1<<20) {
+		errs = append(errs, fmt.Errorf("logprobs: %d; want 0 or more", *c.Logprobs))
+	}
+	if c.Extra != nil {
+		if err := openai.CheckExtra(c.Extra); err != nil {
+			errs = append(errs, fmt.Errorf("extra-body: %w", err))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,472 @@
+package bench
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
+	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/metrics"
+)
+
+// harness is our name in a manifest.
+const harness = "servebench"
+
+// Manifest describes the run as schema 1.0, kind run. result is the result file
+// as written, from which the run's id comes; artifacts are the files that were
+// written beside it.
+func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifest.Run {
+	red := r.redactor()
+	clean := func(s string) string { s, _ = red.String(s); return s }
+	command, _ := red.Command(r.Config.Command)
+	m := &manifest.Run{
+		SchemaVersion: manifest.SchemaVersion,
+		Kind:          manifest.KindRun,
+		ClientRunID:   manifest.RunID(result, 1),
+		Visibility:    "private",
+		Outcome:       r.Outcome,
+		Subject:       r.subject(),
+		Environment:   r.Environment,
+		Runtime:       r.runtime(),
+		Workload:      r.workload(),
+		Measurement:   r.measurement(cmp.Or(command, harness)),
+		Artifacts:     artifacts,
+		Provenance: manifest.Provenance{
+			Tool: harness, Source: "harness", ToolVersion: Version,
+			GeneratedAt: r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
+		},
+	}
+	m.Name = r.name(m)
+	if r.Outcome == manifest.Completed {
+		m.Results = r.results()
+	} else {
+		m.Measurement.Extensions["servebench.partial"] = r.partial()
+	}
+	if r.Failure != nil {
+		f := *r.Failure
+		f.MessageSanitized = clean(f.MessageSanitized)
+		m.Failure = &f
+	}
+	for _, w := range append(slices.Clone(r.Warnings), r.undeclared()...) {
+		m.Warnings = append(m.Warnings, clean(w))
+	}
+	return m
+}
+
+// redactor knows what must not leave this machine.
+func (r *Result) redactor() *manifest.Redactor {
+	red := &manifest.Redactor{}
+	if k := r.Config.Target.APIKey; k != "" {
+		red.Secrets = append(red.Secrets, k)
+	}
+	for _, v := range r.Config.Target.Header {
+		red.Secrets = append(red.Secrets, v)
+	}
+	if h, err := os.UserHomeDir(); err == nil {
+		red.Home = h
+	}
+	if h, err := os.Hostname(); err == nil {
+		red.HostNames = append(red.HostNames, h)
+	}
+	if u, err := user.Current(); err == nil {
+		red.UserNames = append(red.UserNames, u.Username)
+	}
+	return red
+}
+
+// subject is what was declared; without a declaration only what was asked for.
+func (r *Result) subject() manifest.Subject {
+	if r.Simulated() {
+		return manifest.Subject{
+			Type: "model", Source: "local", Identifier: "servebench-sim",
+			Revision: cmp.Or(r.Engine.Version, Version), RevisionKind: "tag",
+		}
+	}
+	if r.Config.Subject != nil {
+		return *r.Config.Subject
+	}
+	return manifest.Subject{Type: "model", Identifier: cmp.Or(manifest.Identifier(r.Config.Model), "undeclared"), RevisionKind: "undeclared"}
+}
+
+// undeclared warns of what is missing before publication.
+func (r *Result) undeclared() (out []string) {
+	switch {
+	case r.Simulated():
+	case r.Config.Subject == nil:
+		out = append(out, "The subject was not declared (--subject FILE): revision, quantization and parameter counts are unknown, no licence is given.")
+	default:
+		return nil
+	}
+	return out
+}
+
+func (r *Result) name(m *manifest.Run) string {
+	load := fmt.Sprintf("C%d", m.Workload.Concurrency)
+	if r.Config.openLoop() {
+		load = r.Config.Rate.String() + " req/s"
+	}
+	name := fmt.Sprintf("%s | %s->%s | %s", m.Subject.Identifier, short(m.Workload.InputTokens), short(m.Workload.OutputTokens), load)
+	if r.Simulated() {
+		name += " | simulated"
+	}
+	if runes := []rune(name); len(runes) > 200 {
+		name = string(runes[:200])
+	}
+	return name
+}
+
+func short(c manifest.TokenCount) string {
+	if c.Kind == "fixed" {
+		return fmt.Sprint(c.Value)
+	}
+	return fmt.Sprintf("%d-%d", c.Min, c.Max)
+}
+
+func (r *Result) runtime() manifest.Runtime {
+	rt := manifest.Runtime{Engine: cmp.Or(r.Engine.Name, "unknown"), Version: r.Engine.Version}
+	if len(r.Engine.Parameters) > 0 {
+		rt.Parameters = &manifest.Parameters{Server: r.Engine.Parameters}
+	}
+	return rt
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func (r *Result) workload() manifest.Workload {
+	c := &r.Config
+	w := manifest.Workload{
+		Mode: "online", Task: "text_generation",
+		Client: manifest.Client{
+			Name: harness, Backend: strings.ReplaceAll(c.Backend, "-", "_"), Version: Version,
+		},
+		Dataset:            r.dataset(),
+		Sampling:           r.sampling(),
+		Stopping:           manifest.Stopping{IgnoreEOS: ptr(c.IgnoreEOS && !c.Strict), MaxOutputTokens: r.maxOutput()},
+		Streaming:          c.Stream && !r.neverStreamed(),
+		RandomSeed:         c.Dataset.Seed,
+		EndpointType:       "openai-compatible-" + string(c.API()),
+		RequestCount:       max(1, r.requests()),
+		ArrivalProcess:     r.arrival(),
+		WarmupRequestCount: c.Dataset.Warmups,
+		Extensions:         map[string]any{},
+	}
+	if r.sameHost {
+		w.Client.Placement = "same-host"
+	} else if c.Target.Dial == nil {
+		w.Client.Placement = "remote-host"
+	}
+	if t := r.Plan.Tokenizer; t != nil {
+		if id := manifest.Identifier(t.Identifier); id != "" {
+			w.Tokenizer = &manifest.Tokenizer{Identifier: id, Revision: t.Revision}
+		}
+	}
+	w.Concurrency = c.MaxConcurrency
+	if !c.openLoop() {
+		w.Concurrency = min(cmp.Or(c.MaxConcurrency, w.RequestCount), w.RequestCount)
+		if c.MaxConcurrency > 0 {
+			w.Concurrency = c.MaxConcurrency
+		}
+	} else {
+		w.RequestRatePerSecond = ptr(float64(c.Rate))
+	}
+	w.InputTokens, w.OutputTokens = r.lengths()
+	w.Extensions["servebench.requested_input_tokens"] = requested(c.Dataset.InputLen+c.Dataset.PrefixLen, c.Dataset.RangeRatio.Input, r.inputAsked())
+	w.Extensions["servebench.requested_output_tokens"] = requested(c.Dataset.OutputLen, c.Dataset.RangeRatio.Output, r.outputAsked())
+	if c.Dataset.Name == "random" {
+		w.PrefixBehavior = &manifest.PrefixBehavior{SharedPrefixTokens: ptr(int64(c.Dataset.PrefixLen))}
+	}
+	if v, ok := r.Engine.Parameters["prefix_caching"].(bool); ok {
+		if w.PrefixBehavior == nil {
+			w.PrefixBehavior = &manifest.PrefixBehavior{}
+		}
+		w.PrefixBehavior.CacheEnabled = &v
+	}
+	return w
+}
+
+func (r *Result) requests() int {
+	if n := len(r.Plan.Requests); n > 0 {
+		return n
+	}
+	return r.Config.Dataset.Prompts
+}
+
+// neverStreamed tells that no response came as a stream though all should have.
+func (r *Result) neverStreamed() bool {
+	return r.Summary.Completed > 0 && r.Summary.Counters.NotStreamed == r.Summary.Completed
+}
+
+func (r *Result) arrival() string {
+	c := &r.Config
+	switch {
+	case !c.openLoop():
+		return "closed_loop"
+	case c.Burstiness == 1:
+		return "poisson"
+	case c.Burstiness.IsInf():
+		return "constant"
+	}
+	return "gamma"
+}
+
+func (r *Result) dataset() manifest.Dataset {
+	d := manifest.Dataset{Generator: r.Plan.Generator, SHA256: r.Plan.SHA256, Synthetic: ptr(r.Plan.Synthetic)}
+	if d.Generator == "" {
+		d.Generator = r.Config.Dataset.Name
+		d.Synthetic = ptr(r.Config.Dataset.Name == "random")
+	}
+	if s := r.Config.Dataset; s.Name == "random" {
+		d.SharedPrefixTokens = ptr(int64(s.PrefixLen))
+		d.RandomPrefixTokens = ptr(int64(s.PrefixLen))
+		if s.RangeRatio.Input == s.RangeRatio.Output {
+			d.RangeRatio = ptr(s.RangeRatio.Input)
+		}
+	}
+	return d
+}
+
+func (r *Result) sampling() manifest.Sampling {
+	t := r.Config.Sampling.Temperature
+	switch {
+	case t == nil:
+		return manifest.Sampling{Mode: "server_default"}
+	case *t == 0:
+		return manifest.Sampling{Mode: "greedy", Temperature: t}
+	}
+	return manifest.Sampling{Mode: "sampled", Temperature: t}
+}
+
+// maxOutput is the largest number of tokens any request asked for.
+func (r *Result) maxOutput() int64 {
+	_, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens })
+	return int64(max(1, hi, one(len(r.Plan.Requests) == 0)*max(r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)))
+}
+
+func rangeOf(requests []loadgen.Request, f func(loadgen.Request) int) (lo, hi int, mean float64) {
+	sum := 0
+	for i, q := range requests {
+		v := f(q)
+		if i == 0 {
+			lo, hi = v, v
+		}
+		lo, hi, sum = min(lo, v), max(hi, v), sum+v
+	}
+	return lo, hi, float64(sum) / float64(max(1, len(requests)))
+}
+
+// lengths describe what was counted over completed requests; where nothing was
+// completed, what was asked for.
+func (r *Result) lengths() (in, out manifest.TokenCount) {
+	s := r.Summary
+	n := float64(max(1, s.Completed))
+	if s.Completed > 0 && s.InputRange[0] > 0 {
+		in = tokenCount(s.InputRange[0], s.InputRange[1], float64(s.InputTokens)/n)
+	} else {
+		in = r.inputAsked()
+	}
+	if s.Completed > 0 && s.OutputRange[1] > 0 {
+		out = tokenCount(s.OutputRange[0], s.OutputRange[1], float64(s.OutputTokens)/n)
+	} else {
+		out = r.outputAsked()
+	}
+	return in, out
+}
+
+// tokenCount fits the schema, in which a length is at least 1.
+func tokenCount(lo, hi int, mean float64) manifest.TokenCount {
+	if lo == hi {
+		return manifest.TokenCount{Kind: "fixed", Value: int64(max(1, lo))}
+	}
+	return manifest.TokenCount{Kind: "empirical", Min: int64(max(1, lo)), Max: int64(max(1, hi)), Mean: mean}
+}
+
+func (r *Result) inputAsked() manifest.TokenCount {
+	lo, hi, mean := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.PromptTokens })
+	if lo > 0 {
+		return tokenCount(lo, hi, mean)
+	}
+	if r.Config.Dataset.Name == "random" {
+		n := r.Config.Dataset.InputLen + r.Config.Dataset.PrefixLen
+		return tokenCount(n, n, float64(n))
+	}
+	// A token has at least one byte: the only bound that is known.
+	_, hi, _ = rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return len(q.Body) })
+	return manifest.TokenCount{Kind: "uniform", Min: 1, Max: int64(max(1, hi))}
+}
+
+func (r *Result) outputAsked() manifest.TokenCount {
+	lo, hi, mean := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens })
+	if hi > 0 {
+		return tokenCount(lo, hi, mean)
+	}
+	n := max(1, r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)
+	return tokenCount(n, n, float64(n))
+}
+
+func requested(n int, ratio float64, asked manifest.TokenCount) map[string]any {
+	if ratio > 0 {
+		return map[string]any{"kind": "uniform", "mean": n, "range_ratio": ratio}
+	}
+	out := map[string]any{"kind": asked.Kind}
+	if asked.Kind == "fixed" {
+		out["value"] = asked.Value
+	} else {
+		out["min"], out["max"] = asked.Min, asked.Max
+	}
+	return out
+}
+
+func (r *Result) measurement(command string) manifest.Measurement {
+	c := &r.Config
+	warm := fmt.Sprintf("%d unmeasured warm-up requests after %d readiness requests", c.Dataset.Warmups, r.ReadyRequests)
+	if c.Dataset.Warmups > 0 {
+		warm += map[bool]string{true: ", all with the first timed prompt", false: ", with prompts of their own"}[c.Dataset.WarmupFirst]
+	}
+	scope := "client-observed request latency"
+	if c.Stream {
+		scope = "client-observed streaming request latency, arrivals by the kernel's receive time"
+		if c.Target.NoKernelStamps || r.Summary.Counters.NoStamp == r.Summary.Counters.Reads {
+			scope = "client-observed streaming request latency, arrivals by the time of reading"
+		}
+	}
+	ext := map[string]any{
+		"runpile.declared_warmup_count":    c.Dataset.Warmups,
+		"runpile.readiness_request_count":  r.ReadyRequests,
+		"servebench.started_at":            r.Start.UTC().Format(time.RFC3339Nano),
+		"servebench.ended_at":              r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
+		"servebench.percentile_method":     "linear interpolation at rank (n-1)q over exact samples",
+		"servebench.dataset_digest":        "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
+		"servebench.prompts_counted_by":    r.Plan.Counted,
+		"servebench.max_concurrency":       limitOf(c.MaxConcurrency),
+		"servebench.burstiness":            c.Burstiness,
+		"servebench.kernel_receive_stamps": r.stamped(),
+		"servebench.outcomes":              r.Summary.Outcomes,
+		"servebench.token_sources":         r.Summary.TokenSources,
+		"servebench.counters":              counters(&r.Summary.Counters),
+		"servebench.configuration":         r.publicConfig(),
+		"servebench.proxy":                 r.proxied,
+		"servebench.connections_preopened": !r.proxied,
+		"servebench.metric_readings":       "token-bearing events; the result JSON has vLLM's reading over events with choices",
+		"servebench.simulated":             r.Simulated(),
+	}
+	if !r.Simulated() {
+		delete(ext, "servebench.simulated")
+	}
+	for _, m := range r.OwnMetrics() {
+		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
+	}
+	return manifest.Measurement{
+		Notes:   "Aggregates here; per-request times without prompts and texts in the records, where they were saved.",
+		Warmup:  warm + ".",
+		Harness: harness, Version: Version, Repetitions: 1,
+		TimingScope: scope + ".", BenchmarkCommand: command,
+		RetryFailureTreatment:  "Failed requests counted, in no latency; no client retries.",
+		ClientOverheadIncluded: !r.stamped(),
+		Extensions:             ext,
+	}
+}
+
+var basePercentiles = []float64{50, 90, 95, 99}
+
+func limitOf(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+// stamped tells whether arrivals are the kernel's receive times.
+func (r *Result) stamped() bool {
+	k := &r.Summary.Counters
+	return !r.Config.Target.NoKernelStamps && k.Reads > 0 && k.NoStamp < k.Reads
+}
+
+// publicConfig is the configuration without what is ours alone: addresses,
+// headers, paths.
+func (r *Result) publicConfig() any {
+	c := r.Config
+	c.Target = openai.Config{
+		Endpoint: c.Target.Endpoint, Insecure: c.Target.Insecure,
+		ConnectTimeout: c.Target.ConnectTimeout, HeadersTimeout: c.Target.HeadersTimeout,
+		StallTimeout: c.Target.StallTimeout, TotalTimeout: c.Target.TotalTimeout,
+		MaxEventBytes: c.Target.MaxEventBytes, NoKernelStamps: c.Target.NoKernelStamps,
+	}
+	c.Model, c.ServedModel = publicName(c.Model), publicName(c.ServedModel)
+	c.Tokenizer = publicName(c.Tokenizer)
+	if c.Dataset.Path != "" {
+		c.Dataset.Path = filepath.Base(c.Dataset.Path)
+	}
+	c.Subject, c.Extra, c.Metadata, c.Label, c.RequestIDPrefix = nil, nil, nil, "", ""
+	// As JSON has it: an infinite rate is a word there.
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil
+	}
+	return json.RawMessage(b)
+}
+
+func publicName(s string) string {
+	if s == "" {
+		return ""
+	}
+	return cmp.Or(manifest.Identifier(s), "undeclared")
+}
+
+func (r *Result) results() *manifest.Results {
+	s := r.Summary
+	n := int64(s.Completed)
+	rate := func(count int64) manifest.Rate {
+		return manifest.Rate{Value: r.throughput(count), SampleCount: n, MeasurementStatus: "measured"}
+	}
+	res := &manifest.Results{
+		Throughput: manifest.Throughput{
+			RequestsPerSecond:     rate(n),
+			TotalTokensPerSecond:  rate(s.InputTokens + s.OutputTokens),
+			OutputTokensPerSecond: rate(s.OutputTokens),
+		},
+		FailedRequests: int64(s.Failed), DurationSeconds: r.Duration.Seconds(), SuccessfulRequests: n,
+		TotalInputTokens: s.InputTokens, TotalOutputTokens: s.OutputTokens,
+	}
+	res.LatencyMS.EndToEnd = latency(s.Token.E2EL)
+	if r.Config.Stream && !r.neverStreamed() {
+		res.LatencyMS.InterToken = latency(s.Token.ITL)
+		res.LatencyMS.TimeToFirstToken = latency(s.Token.TTFT)
+		res.LatencyMS.TimePerOutputToken = latency(s.Token.TPOT)
+	}
+	return res
+}
+
+func latency(d *metrics.Dist) *manifest.Latency {
+	if d == nil {
+		return nil
+	}
+	at := func(p float64) float64 { v, _ := d.Percentile(p); return v }
+	return &manifest.Latency{
+		P50: at(50), P90: at(90), P95: at(95), P99: at(99), Mean: d.Mean, Stddev: d.Std,
+		SampleCount: int64(d.N), MeasurementStatus: "measured",
+	}
+}
+
+// partial is what there is of a run that did not complete.
+func (r *Result) partial() map[string]any {
+	s := r.Summary
+	lat := map[string]any{}
+	for name, d := range map[string]*metrics.Dist{"time_to_first_token": s.Token.TTFT, "time_per_output_token": s.Token.TPOT, "inter_token": s.Token.ITL, "end_to_end": s.Token.E2EL} {
+		if d != nil {
+			lat[name] = distJSON(d, basePercentiles)
+		}
+	}
+	return map[string]any{
+		"requests": len(r.Records), "successful_requests": s.Completed, "failed_requests": s.Failed,
+		"duration_seconds": r.Duration.Seconds(), "total_input_tokens": s.InputTokens, "total_output_tokens": s.OutputTokens,
+		"latency_ms": lat,
+	}
+}

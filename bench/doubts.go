@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/servebench/servebench/metrics"
+)
+
+// doubts are what a reader must know of the numbers.
+func (r *Result) doubts() (out []string) {
+	add := func(cond bool, format string, args ...any) {
+		if cond {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	s, k := r.Summary, &r.Summary.Counters
+	add(r.Simulated(), "The target is a simulator: these numbers describe no real model.")
+	add(s.Failed > 0 && s.Completed > 0, "%d requests failed (%s) and enter no latency.", s.Failed, r.failures())
+	out = append(out, r.tokenDoubts()...)
+	out = append(out, r.lengthDoubts()...)
+	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
+	add(k.NoDone > 0, "%d streams ended without [DONE], after a finish reason.", k.NoDone)
+	add(k.Empty > 0, "%d completions have no output token.", k.Empty)
+	add(k.Cached > 0, "%d prompt tokens came from the server's prefix cache.", k.Cached)
+	add(k.Dialed > 0, "%d requests had to open a connection, whose time is inside their TTFT.", k.Dialed)
+	add(k.Redialed > 0, "%d idle connections were found closed by the server and replaced.", k.Redialed)
+	add(k.Undrained > 0, "%d connections were dropped, as the server kept the response open after [DONE].", k.Undrained)
+	add(k.Discarded > 0, "%d kernel receive stamps were discarded as negative or over 10 s.", k.Discarded)
+	add(k.Reads > 0 && k.NoStamp == k.Reads && !r.Config.Target.NoKernelStamps, "There are no kernel receive stamps here: arrivals are read times and hold the client's own delay.")
+	add(k.Reads > 0 && k.Events > k.Reads*3/2, "Events came %.1f to a read: gaps inside a read are 0 and the one before it is longer.", float64(k.Events)/float64(max(1, k.Reads)))
+	add(r.proxied, "A proxy of the environment stands between client and server.")
+	add(s.VLLM.ITL != nil && s.VLLM.ITL.Source != "exact", "Inter-token percentiles come from a histogram of 3 significant digits.")
+	if p99, ok := s.QueueWait.Percentile(99); ok && p99 > 0 && r.Config.openLoop() {
+		add(true, "The cap of %d was reached: requests waited for a slot, p99 %.1f ms. TTFT and E2EL do not hold that wait, the values from the due time do.", r.Config.MaxConcurrency, p99)
+	}
+	return out
+}
+
+func (r *Result) failures() string {
+	var parts []string
+	for _, o := range slices.Sorted(maps.Keys(r.Summary.Outcomes)) {
+		if o != metrics.OK {
+			parts = append(parts, fmt.Sprintf("%s %d", o, r.Summary.Outcomes[o]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *Result) tokenDoubts() (out []string) {
+	s := r.Summary
+	for _, src := range slices.Sorted(maps.Keys(s.TokenSources)) {
+		if n := s.TokenSources[src]; src != metrics.FromUsage {
+			out = append(out, fmt.Sprintf("The server told no token usage for %d requests: counted from %s.", n, strings.ReplaceAll(string(src), "_", " ")))
+		}
+	}
+	if n := s.Completed; n > 0 && len(s.TokenSources) == 0 {
+		out = append(out, "Nobody counted output tokens.")
+	}
+	if n := s.Counters.UsageMismatch; n > 0 {
+		out = append(out, fmt.Sprintf("The server's token usage disagrees with its own stream in %d requests; its usage was taken.", n))
+	}
+	if n := s.Counters.BadUsage; n > 0 {
+		out = append(out, fmt.Sprintf("%d usage numbers were not counts and were ignored.", n))
+	}
+	return out
+}
+
+// lengthDoubts compares what was asked for with what the server counted.
+func (r *Result) lengthDoubts() (out []string) {
+	long, short, prompts := 0, 0, 0
+	var asked, told int
+	for i := range r.Records {
+		rec, req := &r.Records[i], &r.Plan.Requests[i]
+		if rec.Outcome != metrics.OK {
+			continue
+		}
+		if req.OutputTokens > 0 && rec.TokenSource == metrics.FromUsage {
+			long += one(rec.OutputTokens > req.OutputTokens)
+			short += one(rec.OutputTokens < req.OutputTokens && r.Config.IgnoreEOS)
+		}
+		if req.PromptTokens > 0 && rec.PromptTokens != req.PromptTokens {
+			prompts++
+			asked, told = asked+req.PromptTokens, told+rec.PromptTokens
+		}
+	}
+	if long+short > 0 {
+		out = append(out, fmt.Sprintf("%d completions are longer and %d shorter than asked for with ignore_eos.", long, short))
+	}
+	// A chat template adds tokens, which is no disagreement.
+	if prompts > 0 && r.Config.API() == "completions" {
+		out = append(out, fmt.Sprintf("The server counts %d prompts otherwise than they were made: %d tokens for %d.", prompts, told, asked))
+	}
+	return out
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,575 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
+	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/manifest/probe"
+	"github.com/servebench/servebench/metrics"
+	"github.com/servebench/servebench/tokenize"
+	"github.com/servebench/servebench/tokenize/remote"
+)
+
+// TargetError says that the server failed: it was not there, refused us, or
+// answered no request. Everything else that Run returns is a mistake in the
+// configuration.
+type TargetError struct {
+	Stage    string // connect, readiness, timed_run
+	Category string // snake_case: an outcome, or http_401
+	Err      error
+}
+
+func (e *TargetError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *TargetError) Unwrap() error { return e.Err }
+
+// Result is what a run yields. It is not changed after Run has returned it.
+type Result struct {
+	Config  Config
+	Outcome string            // manifest.Completed, Failed or Interrupted
+	Failure *manifest.Failure // of a failed run
+	Start   time.Time         // schedule zero, by the wall clock
+	// Duration is from schedule zero to the end of the last request.
+	Duration time.Duration
+	Summary  *metrics.Summary
+	Records  []metrics.Record
+	Warnings []string
+
+	Plan *Plan
+	// Engine is what the server told of itself; Environment describes the
+	// server's host where that is this one, else it is nil.
+	Engine      probe.Server
+	Environment *manifest.Environment
+	sameHost    bool
+	proxied     bool
+	// ReadyRequests counts the untimed ones of the ready check.
+	ReadyRequests int
+}
+
+// Simulated tells that the target said it is a simulator.
+func (r *Result) Simulated() bool { return r.Engine.Simulated }
+
+// options are those of the run's statistics.
+func (r *Result) options() metrics.Options {
+	c := &r.Config
+	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: c.openLoop(), MaxConcurrency: c.MaxConcurrency}
+}
+
+// Plan is a run that is ready to start: every body is encoded, every due time
+// known.
+type Plan struct {
+	Requests []loadgen.Request
+	warmups  []loadgen.Request
+	Offsets  []time.Duration // nil in a closed loop
+	// SHA256 is the digest of the bodies in order, each preceded by its length
+	// as 8 bytes, big endian.
+	SHA256    string
+	Generator string
+	Synthetic bool
+	Tokenizer *tokenize.Info // nil where no local tokenizer was used
+	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
+	Warnings  []string
+}
+
+// session is one run under way.
+type session struct {
+	cfg    Config
+	client *openai.Client
+	tok    tokenize.Tokenizer
+	res    *Result
+}
+
+// Run runs one benchmark. A Result comes back whenever the target was addressed,
+// also beside an error: a *TargetError where the server failed. A run that was
+// stopped or whose ctx ended has outcome "interrupted" and no error.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	s, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.client.Close()
+	if err := s.prepare(ctx); err != nil {
+		return s.failed(ctx, err)
+	}
+	if err := s.ready(ctx); err != nil {
+		return s.failed(ctx, err)
+	}
+	s.warmUp(ctx)
+	s.run(ctx)
+	return s.finish(ctx)
+}
+
+// Prepare does everything of Run up to the first timed request, sends no
+// completion and returns the plan: a dry run. A server that is not there is no
+// error as long as nobody has to ask it.
+func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
+	s, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.client.Close()
+	var target *TargetError
+	if err := s.reach(ctx); err != nil && !(errors.As(err, &target) && s.cfg.Model != "") {
+		return nil, err
+	} else if err != nil {
+		s.warnf("the server is not there (%v): prompts are not counted", err)
+		s.cfg.NoTokenizer = s.tok == nil
+	}
+	if err := s.build(ctx); err != nil {
+		return nil, err
+	}
+	s.res.Plan.Warnings = append(s.res.Warnings, s.res.Plan.Warnings...)
+	return s.res.Plan, nil
+}
+
+func open(cfg Config) (*session, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	s := &session{cfg: cfg, res: &Result{Plan: &Plan{Counted: "nobody"}}}
+	s.res.Start = time.Now()
+	if err := s.openTokenizer(); err != nil {
+		return nil, err
+	}
+	// The text is needed to count it, where the server does not.
+	if s.tok != nil && cfg.Target.Text == openai.TextNever {
+		s.cfg.Target.Text = openai.TextUncounted
+	}
+	var err error
+	s.client, err = openai.New(s.cfg.Target)
+	if err != nil {
+		return nil, fmt.Errorf("base-url: %w", err)
+	}
+	s.res.proxied = s.client.Proxied()
+	if cfg.Progress != nil {
+		cfg.Progress.events.Store(&s.client.Events)
+	}
+	return s, nil
+}
+
+func (s *session) warnf(format string, args ...any) {
+	s.res.Warnings = append(s.res.Warnings, fmt.Sprintf(format, args...))
+}
+
+// openTokenizer opens the local tokenizer, if there is one.
+func (s *session) openTokenizer() error {
+	if s.cfg.NoTokenizer {
+		return nil
+	}
+	name := s.cfg.Tokenizer
+	if name == "" {
+		name = s.cfg.Model
+	}
+	if name == "" {
+		return nil
+	}
+	path, err := tokenize.Find(name)
+	if err != nil {
+		if s.cfg.Tokenizer != "" {
+			return fmt.Errorf("tokenizer: %w", err)
+		}
+		return nil
+	}
+	info, err := tokenize.Describe(path)
+	if err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	s.tok, err = tokenize.Open(path)
+	if errors.Is(err, tokenize.ErrNotBuilt) {
+		s.warnf("tokenizer %s is not used: %v", info.Identifier, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	s.res.Plan.Tokenizer, s.res.Plan.Counted = &info, "tokenizer"
+	if info.Note != "" {
+		s.warnf("tokenizer %s: %s", info.Identifier, info.Note)
+	}
+	return nil
+}
+
+// prepare reaches the server and builds the plan.
+func (s *session) prepare(ctx context.Context) error {
+	s.cfg.Progress.enter("prompts", 0)
+	if err := s.reach(ctx); err != nil {
+		// The manifest of a failed run tells its workload all the same.
+		s.cfg.NoTokenizer = true
+		return errors.Join(err, s.build(ctx))
+	}
+	return s.build(ctx)
+}
+
+// reach finds out whether the server is there, what it is and which model it
+// serves. What it tells of itself only advises.
+func (s *session) reach(ctx context.Context) error {
+	wait := s.cfg.ReadyTimeout
+	err := retry(ctx, wait, func() error { return s.client.Open(ctx, 1) })
+	if err != nil {
+		return s.targetError("connect", err)
+	}
+	if s.cfg.Model == "" {
+		if err := s.firstModel(ctx); err != nil {
+			return err
+		}
+	}
+	info, warnings := probe.Engine(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
+	s.res.Engine = info
+	s.res.Warnings = append(s.res.Warnings, warnings...)
+	return nil
+}
+
+func (s *session) targetError(stage string, err error) *TargetError {
+	u := s.cfg.Target.BaseURL
+	if p, perr := url.Parse(u); perr == nil {
+		u = p.Redacted()
+	}
+	return &TargetError{stage, "connect", fmt.Errorf("%s does not answer: %w", u, err)}
+}
+
+// firstModel takes the first model of the server's list.
+func (s *session) firstModel(ctx context.Context) error {
+	models, err := s.client.Models(ctx)
+	if err == nil && len(models) == 0 {
+		err = errors.New("the list is empty")
+	}
+	if err != nil {
+		return &TargetError{"connect", "models", fmt.Errorf("no model was named and the server's list cannot be used: %w", err)}
+	}
+	// As vLLM's client has it: the id is what is sent, the root what it is.
+	s.cfg.Model = cmp.Or(models[0].Root, models[0].ID)
+	s.cfg.ServedModel = cmp.Or(s.cfg.ServedModel, models[0].ID)
+	if s.tok == nil && !s.cfg.NoTokenizer {
+		return s.openTokenizer()
+	}
+	return nil
+}
+
+// retry calls f until it succeeds, every 5 s for as long as wait; at least once.
+func retry(ctx context.Context, wait time.Duration, f func() error) error {
+	const every = 5 * time.Second
+	for deadline := time.Now().Add(wait); ; {
+		err := f()
+		if err == nil || time.Until(deadline) < every {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// servedModel is the name in the bodies.
+func (s *session) servedModel() string {
+	return cmp.Or(s.cfg.ServedModel, s.cfg.Model)
+}
+
+// build makes the plan.
+func (s *session) build(ctx context.Context) error {
+	tok := s.tok
+	if tok == nil && !s.cfg.NoTokenizer {
+		tok = s.serverTokenizer(ctx)
+	}
+	set, err := dataset.Load(ctx, s.cfg.Dataset, tok)
+	if err != nil {
+		return err
+	}
+	p := s.res.Plan
+	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
+	if s.cfg.openLoop() {
+		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
+		if err != nil {
+			return err
+		}
+	}
+	if p.warmups, err = s.encode(set.Warmups); err != nil {
+		return err
+	}
+	if p.Requests, err = s.encode(set.Requests); err != nil {
+		return err
+	}
+	if prefix := s.cfg.RequestIDPrefix; prefix != "" {
+		for i := range p.Requests {
+			p.Requests[i].ID = fmt.Sprint(prefix, i)
+		}
+	}
+	p.SHA256 = digest(p.Requests)
+	return nil
+}
+
+// serverTokenizer is the server's own, if it has one that answers.
+func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
+	tok := remote.New(s.client.HTTP(), s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
+	if _, err := tok.Encode(ctx, "count", false); err != nil {
+		s.warnf("no local tokenizer, and the server counts no prompts (%v): lengths are those the server's usage tells", err)
+		return nil
+	}
+	s.res.Plan.Counted = "server"
+	return tok
+}
+
+// encode makes the bodies, on all cores; the prompts are not needed after it.
+func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
+	f := openai.Format{
+		API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
+		Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
+	}
+	out := make([]loadgen.Request, len(in))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	const chunk = 64
+	for from := 0; from < len(in); from += chunk {
+		g.Go(func() error {
+			for i := from; i < min(from+chunk, len(in)); i++ {
+				body, err := f.Encode(in[i])
+				if err != nil {
+					return fmt.Errorf("request %d: %w", i, err)
+				}
+				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: in[i].OutputTokens}
+				in[i] = dataset.Request{}
+			}
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+func digest(requests []loadgen.Request) string {
+	h := sha256.New()
+	var length [8]byte
+	for _, r := range requests {
+		binary.BigEndian.PutUint64(length[:], uint64(len(r.Body)))
+		h.Write(length[:])
+		h.Write(r.Body)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// ready sends request 0 until it succeeds, if that was asked for.
+func (s *session) ready(ctx context.Context) error {
+	if s.cfg.ReadyTimeout <= 0 {
+		return nil
+	}
+	s.cfg.Progress.enter("ready check", 1)
+	return retry(ctx, s.cfg.ReadyTimeout, func() error {
+		s.res.ReadyRequests++
+		first := s.res.Plan.Requests[0]
+		first.ID = ""
+		recs, _ := loadgen.Run(ctx, s.client, []loadgen.Request{first}, loadgen.Load{})
+		if r := &recs[0]; r.Outcome != metrics.OK {
+			return &TargetError{"readiness", category(r), fmt.Errorf("the ready check failed: %s", describe(r))}
+		}
+		return nil
+	})
+}
+
+// warmUp sends the warm-up requests: untimed, as fast as the cap allows.
+func (s *session) warmUp(ctx context.Context) {
+	w := s.res.Plan.warmups
+	if len(w) == 0 {
+		return
+	}
+	s.cfg.Progress.enter("warm-up", len(w))
+	recs, _ := loadgen.Run(ctx, s.client, w, loadgen.Load{
+		MaxConcurrency: s.cfg.MaxConcurrency, Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
+	})
+	failed := 0
+	var first *metrics.Record
+	for i := range recs {
+		if recs[i].Outcome != metrics.OK {
+			if failed++; first == nil {
+				first = &recs[i]
+			}
+		}
+	}
+	if failed > 0 {
+		s.warnf("%d of %d warm-up requests failed: %s", failed, len(w), describe(first))
+	}
+}
+
+// note keeps the progress.
+func (s *session) note(r *metrics.Record) {
+	if p := s.cfg.Progress; p != nil {
+		p.done.Add(1)
+		if r.Outcome != metrics.OK {
+			p.failed.Add(1)
+		}
+	}
+}
+
+// run is the timed part.
+func (s *session) run(ctx context.Context) {
+	p := s.res.Plan
+	if n := s.connections(); n > 0 {
+		if err := s.client.Open(ctx, n); err != nil {
+			s.warnf("not all %d connections could be opened beforehand: %v", n, err)
+		}
+	}
+	// What was built is kept to the end; collecting the rubble of building it
+	// must not fall into the run.
+	runtime.GC()
+	s.cfg.Progress.enter("run", len(p.Requests))
+	records, clock := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
+		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
+		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
+	})
+	s.res.Records, s.res.Start = records, clock.Zero()
+}
+
+// connections is how many stand open before the clock starts: as many as can be
+// in flight, unless nobody knows how many that is.
+func (s *session) connections() int {
+	n := len(s.res.Plan.Requests)
+	switch {
+	case s.cfg.MaxConcurrency > 0:
+		return min(n, s.cfg.MaxConcurrency)
+	case s.cfg.openLoop():
+		return 0
+	}
+	return n
+}
+
+// finish turns the records into numbers.
+func (s *session) finish(ctx context.Context) (*Result, error) {
+	s.cfg.Progress.enter("results", 0)
+	r := s.res
+	s.countTokens(context.WithoutCancel(ctx))
+	r.Config = s.cfg
+	r.Summary = metrics.Summarize(r.Records, r.options())
+	r.Duration = r.Summary.Last
+	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
+	s.describeHost(ctx)
+	issued := r.Summary.Completed + r.Summary.Failed
+	stopped := ctx.Err() != nil || s.stopped()
+	switch {
+	case stopped && issued < len(r.Records), stopped && r.Summary.Outcomes[metrics.Canceled] > 0:
+		r.Outcome = manifest.Interrupted
+		r.Warnings = append(r.Warnings, fmt.Sprintf("Interrupted after %d of %d requests.", r.Summary.Completed, len(r.Records)))
+	case r.Summary.Completed == 0:
+		r.Outcome = manifest.Failed
+	default:
+		r.Outcome = manifest.Completed
+	}
+	r.Warnings = append(r.Warnings, r.doubts()...)
+	if r.Outcome == manifest.Failed {
+		first := firstFailure(r.Records)
+		err := &TargetError{"timed_run", category(first), fmt.Errorf("all %d requests failed, the first with: %s", issued, describe(first))}
+		r.Failure = failure(err)
+		return r, err
+	}
+	return r, nil
+}
+
+func (s *session) stopped() bool {
+	select {
+	case <-s.cfg.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// countTokens counts the texts whose tokens the server did not.
+func (s *session) countTokens(ctx context.Context) {
+	for i := range s.res.Records {
+		r := &s.res.Records[i]
+		if r.TokenSource == metrics.FromChunks && s.tok != nil && r.Text != "" {
+			if ids, err := s.tok.Encode(ctx, r.Text, false); err == nil {
+				r.OutputTokens, r.TokenSource = len(ids), metrics.FromTokenizer
+			}
+		}
+		if s.cfg.Target.Text != openai.TextAlways {
+			r.Text = ""
+		}
+	}
+}
+
+// failed makes the result of a run that did not come to its first timed request.
+func (s *session) failed(ctx context.Context, err error) (*Result, error) {
+	r := s.res
+	var target *TargetError
+	isTarget := errors.As(err, &target)
+	if !isTarget && ctx.Err() == nil {
+		return nil, err // a mistake of the user's
+	}
+	r.Config = s.cfg
+	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
+	r.Summary = metrics.Summarize(nil, r.options())
+	s.describeHost(ctx)
+	if ctx.Err() != nil {
+		r.Outcome = manifest.Interrupted
+		r.Warnings = append(r.Warnings, "Interrupted before the first timed request.")
+		return r, nil
+	}
+	r.Outcome, r.Failure = manifest.Failed, failure(target)
+	return r, target
+}
+
+func failure(e *TargetError) *manifest.Failure {
+	return &manifest.Failure{Stage: e.Stage, Category: e.Category, MessageSanitized: e.Error()}
+}
+
+// describeHost looks at this machine where the server runs on it.
+func (s *session) describeHost(ctx context.Context) {
+	u, err := url.Parse(s.cfg.Target.BaseURL)
+	if err != nil || s.cfg.Target.Dial != nil {
+		return
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	s.res.sameHost = strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	if !s.res.sameHost {
+		s.warnf("the server is on another host: the manifest does not describe its machine")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	env, warnings := probe.Host(ctx)
+	s.res.Environment = env
+	s.res.Warnings = append(s.res.Warnings, warnings...)
+}
+
+// category is the class of a failure in snake case.
+func category(r *metrics.Record) string {
+	if r.Outcome == metrics.HTTP {
+		return fmt.Sprintf("http_%d", r.Status)
+	}
+	return string(r.Outcome)
+}
+
+// describe says in a line how a request failed.
+func describe(r *metrics.Record) string {
+	if r.Outcome == metrics.HTTP {
+		return fmt.Sprintf("HTTP %d: %s", r.Status, r.Error)
+	}
+	return fmt.Sprintf("%s: %s", r.Outcome, r.Error)
+}
+
+func firstFailure(records []metrics.Record) *metrics.Record {
+	for i := range records {
+		if o := records[i].Outcome; o != "" && o != metrics.OK {
+			return &records[i]
+		}
+	}
+	return &metrics.Record{Outcome: metrics.Dropped, Error: "no request was sent"}
+}

@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/metrics"
+)
+
+// Files says where to write what; "" is not written. All files but an appended
+// result appear whole or not at all.
+type Files struct {
+	Result   string // vLLM's JSON
+	Manifest string
+	Records  string
+	HDR      string
+	// Append adds the result as a line to Result. Manifest, Records and HDR
+	// then carry the run's id in their names, and Result is no artifact.
+	Append bool
+	// Selected are the metrics of the result JSON; Detailed adds its arrays.
+	Selected []string
+	Detailed bool
+}
+
+// Beside returns the files that go with a result file: run.json has
+// run.manifest.json, run.requests.jsonl and run.hdr beside it.
+func Beside(result string) Files {
+	stem := strings.TrimSuffix(result, ".json")
+	return Files{Result: result, Manifest: stem + ".manifest.json", Records: stem + ".requests.jsonl", HDR: stem + ".hdr"}
+}
+
+// withID puts the run's id into a name: run.hdr becomes run.ID.hdr.
+func withID(path, id string) string {
+	if path == "" {
+		return ""
+	}
+	for _, ext := range []string{".manifest.json", ".requests.jsonl", ".hdr", ".json", ".jsonl"} {
+		if stem, ok := strings.CutSuffix(path, ext); ok {
+			return stem + "." + id + ext
+		}
+	}
+	return path + "." + id
+}
+
+// Check tells before a run whether its files can be written: that each folder
+// exists or can be made, and takes a file. It leaves nothing behind but folders.
+func (f Files) Check() error {
+	var errs []error
+	for _, path := range []string{f.Result, f.Manifest, f.Records, f.HDR} {
+		if path == "" {
+			continue
+		}
+		if err := checkWritable(path, f.Append && path == f.Result); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkWritable(path string, appending bool) error {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return fmt.Errorf("%s is a folder; want the name of a file", path)
+	} else if err == nil && appending {
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return file.Close()
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(dir, ".servebench-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// saver writes the files of one run and remembers them.
+type saver struct {
+	written   []string
+	artifacts []manifest.Artifact
+	errs      []error
+}
+
+// Save writes the files and returns the names of those that were written. One
+// that fails does not keep the others back; the manifest comes last, since it
+// names them. The error tells of everything that could not be saved.
+func (r *Result) Save(f Files) ([]string, error) {
+	result, err := r.JSON(f.Selected, f.Detailed)
+	if err != nil {
+		return nil, fmt.Errorf("result: %w", err)
+	}
+	if f.Append {
+		id := manifest.RunID(result, 1)
+		f.Manifest, f.Records, f.HDR = withID(f.Manifest, id), withID(f.Records, id), withID(f.HDR, id)
+	}
+	var s saver
+	if f.Result != "" {
+		if f.Append {
+			s.append(f.Result, result)
+		} else {
+			s.write(f.Result, "vllm_bench_serve_json", "application/json", "result", f.Detailed, result)
+		}
+	}
+	if f.Records != "" {
+		var b bytes.Buffer
+		err := metrics.WriteRecords(&b, r.sent())
+		s.add(f.Records, "request_records_jsonl", "application/x-ndjson", "requests", true, b.Bytes(), err)
+	}
+	if f.HDR != "" {
+		var b bytes.Buffer
+		err := metrics.WriteHDR(&b, r.Records, r.options(), r.Start, r.Duration)
+		s.add(f.HDR, "hdr_histogram_log", "text/plain", "histograms", false, b.Bytes(), err)
+	}
+	if f.Manifest != "" {
+		doc, err := manifest.Encode(r.Manifest(result, s.artifacts))
+		s.add(f.Manifest, "", "", "", false, doc, err)
+	}
+	return s.written, errors.Join(s.errs...)
+}
+
+// sent are the records of requests that were issued.
+func (r *Result) sent() []metrics.Record {
+	out := make([]metrics.Record, 0, len(r.Records))
+	for _, rec := range r.Records {
+		if rec.Outcome != "" {
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+func (s *saver) add(path, kind, media, id string, raw bool, data []byte, err error) {
+	if err != nil {
+		s.errs = append(s.errs, fmt.Errorf("%s: %w", path, err))
+		return
+	}
+	s.write(path, kind, media, id, raw, data)
+}
+
+func (s *saver) write(path, kind, media, id string, raw bool, data []byte) {
+	// Records and results may hold texts: no more readable than the user's
+	// umask makes other files.
+	if err := renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+		s.errs = append(s.errs, err)
+		return
+	}
+	s.written = append(s.written, path)
+	if kind == "" || len(data) == 0 || !nameFits(filepath.Base(path)) {
+		return
+	}
+	sum := sha256.Sum256(data)
+	s.artifacts = append(s.artifacts, manifest.Artifact{
+		Kind: kind, SHA256: hex.EncodeToString(sum[:]), Filename: filepath.Base(path), MediaType: media,
+		SizeBytes: int64(len(data)), Visibility: "private", ClientArtifactID: id, RawRequestsIncluded: raw,
+	})
+}
+
+// nameFits tells whether the schema takes a file's name.
+func nameFits(name string) bool {
+	for i, c := range []byte(name) {
+		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !alnum && (i == 0 || !strings.ContainsRune("._+@=-", rune(c))) {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// append adds a line, as vLLM does: a newline before it where there is something.
+func (s *saver) append(path string, result []byte) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		s.errs = append(s.errs, err)
+		return
+	}
+	line := bytes.TrimSuffix(result, []byte("\n"))
+	if st, err := file.Stat(); err == nil && st.Size() > 0 {
+		line = append([]byte("\n"), line...)
+	}
+	_, err = file.Write(line)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		s.errs = append(s.errs, fmt.Errorf("%s: %w", path, err))
+		return
+	}
+	s.written = append(s.written, path)
+}

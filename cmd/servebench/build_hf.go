@@ -1,0 +1,5 @@
+//go:build hf
+
+package main
+
+const tokenizerBuild = "with the local tokenizer"

@@ -1,0 +1,133 @@
+// Command servebench measures OpenAI-compatible LLM servers.
+//
+// Exit codes: 0 completed or passed; 1 internal error; 2 usage or configuration;
+// 3 regression; 4 inconclusive, invalid or not comparable; 5 the server failed;
+// 6 results could not be saved after data existed; 128 + N after signal N, with
+// partial results saved.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/servebench/servebench/bench"
+)
+
+// The exit codes that a command decides on.
+const (
+	exitInternal = 1
+	exitUsage    = 2
+	exitTarget   = 5
+	exitUnsaved  = 6
+)
+
+// exitError is an error with the code to end with and, where we know one, a hint
+// at what would help.
+type exitError struct {
+	code int
+	err  error
+	hint string
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func main() {
+	// A reader that goes away (`| head`) must not end us before results are saved.
+	signal.Ignore(syscall.SIGPIPE)
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program; it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	t := &terminal{out: stdout, err: stderr}
+	defer func() {
+		if p := recover(); p != nil {
+			t.fail(fmt.Errorf("internal error: %v; please report it", p))
+			code = exitInternal
+		}
+	}()
+	if len(args) > 0 && args[0] == "serve" {
+		return t.exit(serve(ctx, args[1:], t))
+	}
+	return t.exit(application(t).RunContext(ctx, append([]string{"servebench"}, args...)))
+}
+
+func application(t *terminal) *cli.App {
+	cli.VersionPrinter = func(*cli.Context) {
+		fmt.Fprintf(t.out, "servebench %s (%s, %s/%s, %s)\n", bench.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, tokenizerBuild)
+	}
+	return &cli.App{
+		Name:                      "servebench",
+		Usage:                     "measure OpenAI-compatible LLM servers",
+		Version:                   bench.Version,
+		Writer:                    t.out,
+		ErrWriter:                 t.err,
+		DisableSliceFlagSeparator: true,
+		HideHelpCommand:           true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
+		Commands: []*cli.Command{
+			{
+				Name:            "serve",
+				Usage:           "run one benchmark; takes the flags of `vllm bench serve`",
+				SkipFlagParsing: true, // handled before, by argparse's rules
+				Action:          func(*cli.Context) error { return nil },
+			},
+			simCommand(t),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("%s is no command; want serve or sim", quoteWord(c.Args().First()))
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+}
+
+// terminal talks to people: results to out, everything else to err.
+type terminal struct{ out, err io.Writer }
+
+// notef writes one line to people.
+func (t *terminal) notef(format string, args ...any) {
+	fmt.Fprintf(t.err, "servebench: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// fail writes an error, a line for each of its parts.
+func (t *terminal) fail(err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		t.notef("%s", clip(line, 2000))
+	}
+}
+
+// exit reports err and turns it into an exit code.
+func (t *terminal) exit(err error) int {
+	if err == nil {
+		return 0
+	}
+	var e *exitError
+	if !errors.As(err, &e) {
+		t.fail(err)
+		return exitInternal
+	}
+	if e.err != nil {
+		t.fail(e.err)
+	}
+	if e.hint != "" {
+		fmt.Fprintf(t.err, "hint: %s\n", printable(e.hint))
+	}
+	return e.code
+}

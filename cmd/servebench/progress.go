@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/servebench/servebench/bench"
+)
+
+// showProgress shows how far a run is until the returned function is called: a
+// bar on a terminal, a plain line now and then elsewhere.
+func showProgress(w io.Writer, p *bench.Progress, quiet bool) (hide func()) {
+	if quiet {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if isTerminal(w) {
+			showBar(w, p, done)
+		} else {
+			showLines(w, p, done)
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+// meter turns counts into rates.
+type meter struct {
+	phase  string
+	since  time.Time
+	events int64
+}
+
+// read returns the state in words; changed tells that a new phase began.
+func (m *meter) read(p *bench.Progress) (total, done int64, text string, changed bool) {
+	total, done, failed, events := p.Counts()
+	if phase := p.Phase(); phase != m.phase {
+		m.phase, m.since, m.events, changed = phase, time.Now(), events, true
+	}
+	elapsed := time.Since(m.since).Seconds()
+	if elapsed > 0 && total > 0 {
+		text = fmt.Sprintf("%.0f tok/s", float64(events-m.events)/elapsed)
+	}
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	if done > 0 && done < total {
+		left := time.Duration(elapsed / float64(done) * float64(total-done) * float64(time.Second))
+		text += fmt.Sprintf(", %v left", left.Round(time.Second))
+	}
+	return total, done, text, changed
+}
+
+func showBar(w io.Writer, p *bench.Progress, done <-chan struct{}) {
+	var m meter
+	var text string
+	box := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond))
+	bar := box.AddBar(0,
+		mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return fmt.Sprintf("%-11s ", m.phase) }), decor.CountersNoUnit("%d/%d ")),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + text })))
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			var total, n int64
+			total, n, text, _ = m.read(p)
+			bar.SetTotal(total, false)
+			bar.SetCurrent(n)
+		case <-done:
+			bar.Abort(true)
+			box.Wait()
+			return
+		}
+	}
+}
+
+// lineEvery is how often a plain line tells of a phase that goes on.
+const lineEvery = 10 * time.Second
+
+func showLines(w io.Writer, p *bench.Progress, done <-chan struct{}) {
+	var m meter
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-tick.C:
+			total, n, text, changed := m.read(p)
+			switch {
+			case changed && total > 0:
+				fmt.Fprintf(w, "servebench: %s: %d requests\n", m.phase, total)
+			case changed && m.phase != "results":
+				fmt.Fprintf(w, "servebench: %s\n", m.phase)
+			case time.Since(last) >= lineEvery && total > 0:
+				fmt.Fprintf(w, "servebench: %s: %d/%d, %s\n", m.phase, n, total, text)
+			default:
+				continue
+			}
+			last = time.Now()
+		case <-done:
+			return
+		}
+	}
+}

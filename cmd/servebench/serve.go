@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/manifest"
+)
+
+// serve is `servebench serve`: args are the words after it.
+func serve(ctx context.Context, args []string, t *terminal) error {
+	specs := serveFlags()
+	parsed, err := normalize(args, specs)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err, hint: "servebench serve --help lists the flags"}
+	}
+	if parsed.Help {
+		return printHelp(t.out, specs, parsed.Topic)
+	}
+	for _, w := range parsed.Warnings {
+		t.notef("warning: %s", w)
+	}
+	app := &cli.App{
+		Name: "serve", HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true,
+		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(specs),
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
+		Action: func(c *cli.Context) error {
+			o, err := readOptions(c)
+			if err != nil {
+				return &exitError{code: exitUsage, err: err}
+			}
+			o.config.Command = append([]string{"servebench", "serve"}, args...)
+			return o.run(c.Context, t)
+		},
+	}
+	return app.RunContext(ctx, append([]string{"serve"}, parsed.Words...))
+}
+
+// cliFlags declares the flags to urfave/cli. The normaliser has checked how
+// numbers are written; here all values are text, read in options.go.
+func cliFlags(specs []flagSpec) (flags []cli.Flag) {
+	for _, s := range specs {
+		switch {
+		case s.Why != "":
+		case s.Arity == arityNone || s.Arity == arityToggle:
+			flags = append(flags, &cli.BoolFlag{Name: s.Name, Value: s.Name == "stream"})
+		case s.Arity == arityOne:
+			flags = append(flags, &cli.StringFlag{Name: s.Name})
+		default:
+			flags = append(flags, &cli.StringSliceFlag{Name: s.Name, KeepSpace: true})
+		}
+	}
+	return flags
+}
+
+// run runs the benchmark that the options describe.
+func (o *options) run(ctx context.Context, t *terminal) error {
+	if o.sim != nil {
+		stop, err := o.startSim(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if err := o.config.Validate(); err != nil {
+		return &exitError{code: exitUsage, err: flagged(err)}
+	}
+	for _, p := range o.notes() {
+		t.notef("%s", p)
+	}
+	if o.dryRun {
+		return o.printPlan(ctx, t)
+	}
+	if err := o.files(o.config.Model).Check(); err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("results cannot be saved: %w", err), hint: "--result-dir names a folder that can be written"}
+	}
+	return o.measure(ctx, t)
+}
+
+// flagged puts the dashes before the flag names that a configuration's errors
+// begin with.
+func flagged(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	for i, l := range lines {
+		if name, _, ok := strings.Cut(l, ":"); ok && slices.ContainsFunc(serveFlags(), func(s flagSpec) bool { return s.Name == name }) {
+			lines[i] = "--" + l
+		}
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// startSim starts the simulator in this process and makes it the target.
+func (o *options) startSim(ctx context.Context) (stop func(), err error) {
+	if err := o.sim.Validate(); err != nil {
+		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start the simulator: %w", err)
+	}
+	o.config.Target.BaseURL = "http://" + l.Addr().String()
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- sim.New(*o.sim).Serve(ctx, l) }()
+	return func() { cancel(); <-ended }, nil
+}
+
+// measure runs, saves and shows.
+func (o *options) measure(ctx context.Context, t *terminal) error {
+	ctx, signals := o.catchSignals(ctx, t)
+	defer signals.stop()
+	o.config.Progress = new(bench.Progress)
+	hide := showProgress(t.err, o.config.Progress, o.quiet)
+	res, err := bench.Run(ctx, o.config)
+	hide()
+	var target *bench.TargetError
+	if res == nil {
+		return &exitError{code: exitUsage, err: flagged(err)}
+	}
+	saved, saveErr := o.save(res)
+	if res.Summary.Completed+res.Summary.Failed > 0 {
+		// A reader that has gone away is no reason to lose the exit code.
+		_ = report.Text(t.out, o.table(res, saved))
+	} else {
+		for _, w := range res.Warnings {
+			t.notef("warning: %s", w)
+		}
+		for _, f := range saved {
+			t.notef("saved %s", f)
+		}
+	}
+	switch {
+	case saveErr != nil:
+		t.fail(saveErr)
+		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case errors.As(err, &target):
+		return &exitError{code: exitTarget, err: err, hint: o.hint(target)}
+	case err != nil:
+		return err
+	case res.Outcome == manifest.Interrupted:
+		return &exitError{code: signals.code(), err: fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))}
+	}
+	return nil
+}
+
+// save writes what was asked for; nothing was asked for without a flag.
+func (o *options) save(res *bench.Result) ([]string, error) {
+	return res.Save(o.files(res.Config.Model))
+}
+
+// hint says what would help against a server's failure.
+func (o *options) hint(e *bench.TargetError) string {
+	text := e.Error()
+	switch e.Category {
+	case "connect", "timeout_connect":
+		if o.sim == nil && e.Stage == "connect" {
+			return "start the server, or name it with --base-url; `servebench serve --sim` tries things out without one"
+		}
+	case "http_401", "http_403", "models":
+		return "the environment variable OPENAI_API_KEY holds the key; --model names the model"
+	case "http_404":
+		return "--model or --served-model-name must be a name the server lists in /v1/models; --endpoint must exist"
+	case "http_400", "http_422":
+		for _, name := range []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"} {
+			if strings.Contains(text, name) {
+				return "--strict-openai sends only OpenAI's own parameters, without " + name
+			}
+		}
+	}
+	return ""
+}
+
+// signalState knows which signal came.
+type signalState struct {
+	stop     func()
+	received chan os.Signal
+}
+
+func (s *signalState) code() int {
+	select {
+	case sig := <-s.received:
+		if n, ok := sig.(syscall.Signal); ok {
+			return 128 + int(n)
+		}
+	default:
+	}
+	return 130
+}
+
+// catchSignals makes the first signal stop the issuing of requests, the second
+// one end all at once; a third one has its usual effect.
+func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *signalState) {
+	ctx, cancel := context.WithCancel(ctx)
+	in := make(chan os.Signal, 2)
+	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	soft, ended := make(chan struct{}), make(chan struct{})
+	s := &signalState{received: make(chan os.Signal, 1)}
+	o.config.Stop = soft
+	go func() {
+		defer close(ended)
+		select {
+		case sig := <-in:
+			s.received <- sig
+			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends them", sig, o.config.Grace)
+			close(soft)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-in:
+			signal.Stop(in)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	s.stop = func() { signal.Stop(in); cancel(); <-ended }
+	return ctx, s
+}

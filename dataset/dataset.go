@@ -1,0 +1,23 @@
+// Package dataset says what to send: a reproducible sequence of requests.
+//
+// [Load] turns a [Spec] into a [Set]. The same spec and tokenizer give the same
+// bytes on every machine and with any number of cores. Two kinds exist: random,
+// whose prompts are made from a seed (byte for byte those of `vllm bench serve`
+// where the tokenizer's vocabulary is known), and custom, whose prompts are the
+// lines of a file in vLLM's seeded order.
+package dataset
+
+// Request is one prompt and the lengths that go with it.
+type Request struct {
+	// Prompt is the text to send; it is empty where Tokens is set.
+	Prompt string
+	// Tokens is the prompt as token ids. Requests may share the memory behind
+	// it: it must not be changed.
+	Tokens []int
+	// InputTokens is the client's count of the prompt (special tokens that
+	// the server will add are counted as vLLM's client counts them for the
+	// data set); 0 where nobody counted.
+	InputTokens int
+	// OutputTokens is the number of tokens to ask for.
+	OutputTokens int
+}

@@ -1,0 +1,241 @@
+package nprand
+
+import (
+	"math"
+	"math/bits"
+)
+
+// mt19937 is the Mersenne Twister of Matsumoto and Nishimura (2002 version),
+// under both numpy's RandomState and CPython's random.
+type mt19937 struct {
+	state [624]uint32
+	next  int // index of the next word; 624 means that the state must be renewed
+}
+
+// seed is init_genrand.
+func (m *mt19937) seed(s uint32) {
+	m.state[0] = s
+	for i := 1; i < len(m.state); i++ {
+		prev := m.state[i-1]
+		m.state[i] = 1812433253*(prev^prev>>30) + uint32(i)
+	}
+	m.next = len(m.state)
+}
+
+// seedArray is init_by_array; key must not be empty.
+func (m *mt19937) seedArray(key []uint32) {
+	const n = len(m.state)
+	m.seed(19650218)
+	i, j := 1, 0
+	// forward moves i through 1..n-1 and copies the last word to the front at the wrap.
+	forward := func() {
+		if i++; i == n {
+			m.state[0] = m.state[n-1]
+			i = 1
+		}
+	}
+	for range max(n, len(key)) {
+		prev := m.state[i-1]
+		m.state[i] = (m.state[i] ^ (prev^prev>>30)*1664525) + key[j] + uint32(j)
+		forward()
+		if j++; j == len(key) {
+			j = 0
+		}
+	}
+	for range n - 1 {
+		prev := m.state[i-1]
+		m.state[i] = (m.state[i] ^ (prev^prev>>30)*1566083941) - uint32(i)
+		forward()
+	}
+	m.state[0] = 1 << 31
+}
+
+func (m *mt19937) uint32() uint32 {
+	if m.next == len(m.state) {
+		m.renew()
+	}
+	y := m.state[m.next]
+	m.next++
+	y ^= y >> 11
+	y ^= y << 7 & 0x9d2c5680
+	y ^= y << 15 & 0xefc60000
+	return y ^ y>>18
+}
+
+func (m *mt19937) renew() {
+	const n = len(m.state)
+	for i := range m.state {
+		y := m.state[i]&(1<<31) | m.state[(i+1)%n]&(1<<31-1)
+		m.state[i] = m.state[(i+397)%n] ^ y>>1 ^ y&1*0x9908b0df
+	}
+	m.next = 0
+}
+
+// float64 is genrand_res53: 53 random bits of [0, 1).
+func (m *mt19937) float64() float64 {
+	a, b := m.uint32()>>5, m.uint32()>>6
+	return float64(uint64(a)<<26|uint64(b)) / (1 << 53)
+}
+
+// Legacy is numpy.random.RandomState, the generator behind numpy.random.seed and
+// the module's functions. The zero value is not usable; see [NewLegacy].
+type Legacy struct {
+	mt       mt19937
+	gauss    float64 // the second normal of a pair, where hasGauss
+	hasGauss bool
+}
+
+// NewLegacy returns numpy.random.RandomState(seed).
+func NewLegacy(seed uint32) *Legacy {
+	l := new(Legacy)
+	l.mt.seed(seed)
+	return l
+}
+
+// Random returns a float64 of [0, 1), as RandomState.random_sample().
+func (l *Legacy) Random() float64 { return l.mt.float64() }
+
+// Gamma returns a draw of the gamma distribution as RandomState.gamma(shape,
+// scale), whose mean is shape*scale. It panics on an argument that is negative,
+// infinite or NaN.
+func (l *Legacy) Gamma(shape, scale float64) float64 {
+	if !(shape >= 0 && scale >= 0 && shape <= math.MaxFloat64 && scale <= math.MaxFloat64) {
+		panic("nprand: Gamma: argument not finite and >= 0")
+	}
+	return scale * l.standardGamma(shape)
+}
+
+// standardGamma is numpy's legacy_standard_gamma: an exponential for shape 1,
+// Ahrens and Dieter's rejection below, Marsaglia and Tsang's above.
+func (l *Legacy) standardGamma(shape float64) float64 {
+	switch {
+	case shape == 1:
+		return l.exponential()
+	case shape == 0:
+		return 0
+	case shape < 1:
+		return l.gammaBelow1(shape)
+	}
+	return l.gammaAbove1(shape)
+}
+
+func (l *Legacy) gammaBelow1(shape float64) float64 {
+	for {
+		u, v := l.mt.float64(), l.exponential()
+		if u <= 1-shape {
+			if x := math.Pow(u, 1/shape); x <= v {
+				return x
+			}
+			continue
+		}
+		y := -math.Log((1 - u) / shape)
+		if x := math.Pow(1-shape+float64(shape*y), 1/shape); x <= v+y {
+			return x
+		}
+	}
+}
+
+// The float64 conversions around products keep the compiler from fusing them
+// with a sum, which would give other bits on arm64 than on amd64.
+func (l *Legacy) gammaAbove1(shape float64) float64 {
+	b := shape - 1./3.
+	c := 1 / math.Sqrt(9*b)
+	for {
+		x := l.normal()
+		v := 1 + float64(c*x)
+		if v <= 0 {
+			continue
+		}
+		v = v * v * v
+		u := l.mt.float64()
+		if u < 1-float64(0.0331*(x*x)*(x*x)) {
+			return b * v
+		}
+		if math.Log(u) < float64(0.5*x*x)+float64(b*(1-v+math.Log(v))) {
+			return b * v
+		}
+	}
+}
+
+func (l *Legacy) exponential() float64 { return -math.Log(1 - l.mt.float64()) }
+
+// normal is legacy_gauss: Marsaglia's polar method, the first of a pair kept for
+// the next call.
+func (l *Legacy) normal() float64 {
+	if l.hasGauss {
+		l.hasGauss = false
+		return l.gauss
+	}
+	for {
+		x1 := float64(2*l.mt.float64()) - 1
+		x2 := float64(2*l.mt.float64()) - 1
+		r2 := float64(x1*x1) + float64(x2*x2)
+		if r2 >= 1 || r2 == 0 {
+			continue
+		}
+		f := math.Sqrt(-2 * math.Log(r2) / r2)
+		l.gauss, l.hasGauss = f*x1, true
+		return f * x2
+	}
+}
+
+// Python is CPython's random.Random. The zero value is not usable; see
+// [NewPython].
+type Python struct{ mt mt19937 }
+
+// NewPython returns random.Random(seed), that is random.seed(seed): a negative
+// seed is its absolute value.
+func NewPython(seed int64) *Python {
+	abs := uint64(seed)
+	if seed < 0 {
+		abs = -abs
+	}
+	key := []uint32{uint32(abs)}
+	if abs >= 1<<32 {
+		key = append(key, uint32(abs>>32))
+	}
+	p := new(Python)
+	p.mt.seedArray(key)
+	return p
+}
+
+// Random returns a float64 of [0, 1), as random.random().
+func (p *Python) Random() float64 { return p.mt.float64() }
+
+// Choice returns the index that random.choice takes of a sequence of n elements.
+// It panics where n < 1.
+func (p *Python) Choice(n int) int {
+	if n < 1 {
+		panic("nprand: Choice: n < 1")
+	}
+	return int(p.below(uint64(n)))
+}
+
+// Shuffle permutes n elements as random.shuffle does; swap exchanges two of
+// them.
+func (p *Python) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, p.Choice(i+1))
+	}
+}
+
+// below is _randbelow_with_getrandbits: as many bits as n has, again while they
+// are n or more.
+func (p *Python) below(n uint64) uint64 {
+	k := bits.Len64(n)
+	for {
+		if r := p.bits(k); r < n {
+			return r
+		}
+	}
+}
+
+// bits is getrandbits(k) for 1 <= k <= 64: whole words first, least significant
+// first; the last one gives its upper bits.
+func (p *Python) bits(k int) uint64 {
+	if k <= 32 {
+		return uint64(p.mt.uint32() >> (32 - k))
+	}
+	low := uint64(p.mt.uint32())
+	return low | uint64(p.mt.uint32()>>(64-k))<<32
+}

@@ -1,0 +1,82 @@
+"""Writes golden.json: what numpy and CPython draw. Run: python golden.py > golden.json
+
+Long sequences are digests: sha256 over the little-endian 8-byte values.
+Floats travel as C99 hexadecimal, so no digit is lost.
+"""
+import hashlib
+import json
+import random
+import sys
+
+import numpy as np
+
+SEEDS = [0, 1, 42, 2**32 - 1]
+WIDE = SEEDS + [2**32, 12345678901234567890, 2**64 - 1]
+
+
+def digest(values, kind):
+    return hashlib.sha256(np.asarray(values).astype(kind).tobytes()).hexdigest()
+
+
+RANGES = [
+    (0, 1), (0, 2), (0, 10), (-5, 5), (1000, 20000), (0, 50257), (0, 151643),
+    (0, 2**31), (0, 3 * 2**30), (0, 2**32 - 1), (0, 2**32), (0, 2**32 + 1),
+    (-(2**62), 2**62), (-(2**63), 2**63 - 1), (0, 3 * 2**61),
+]
+
+
+def integers():
+    rows = []
+    for seed in WIDE:
+        rng = np.random.default_rng(seed)
+        # One generator for all ranges with odd counts: the half word crosses calls.
+        for low, high in RANGES:
+            v = rng.integers(low, high, 1001)
+            rows.append(dict(seed=str(seed), low=low, high=high, n=1001,
+                             first=[int(x) for x in v[:4]], sha256=digest(v, "<i8"),
+                             random=float(rng.random()).hex()))
+    return rows
+
+
+def gammas():
+    """1,000 draws, every tenth written; `next` shows that all took the same path."""
+    rows = []
+    for seed in SEEDS:
+        for shape in (0.1, 0.5, 1.0, 2.0, 10.0):
+            np.random.seed(seed)
+            v = [np.random.gamma(shape=shape, scale=1.0 / (10.0 * shape)) for _ in range(1000)]
+            rows.append(dict(seed=seed, shape=shape, scale=(1.0 / (10.0 * shape)).hex(),
+                             tenth=[float(x).hex() for x in v[9::10]],
+                             next=float(np.random.random_sample()).hex()))
+    return rows
+
+
+def python():
+    rows = []
+    for seed in SEEDS + [-42, 2**32, 2**63 - 1, -(2**63)]:
+        random.seed(seed)
+        order = list(range(1000))
+        random.shuffle(order)
+        picks = [random.choice(range(n)) for n in range(1, 200)]
+        wide = [random.choice(range(2**62 + 12345)) for _ in range(50)]
+        rows.append(dict(seed=seed, first=order[:8], order=digest(order, "<i8"),
+                         picks=digest(picks, "<i8"), wide=digest(wide, "<i8"),
+                         random=random.random().hex()))
+    return rows
+
+
+def schedules():
+    """Cumulative gaps of vLLM's get_request at 10 requests/s, 8 requests, scaled to 0.8 s."""
+    rows = []
+    for shape in (0.5, 1.0, 2.0):
+        np.random.seed(0)
+        gaps = [np.random.gamma(shape=shape, scale=1.0 / (10.0 * shape)) for _ in range(8)]
+        t = np.cumsum(gaps)
+        rows.append(dict(shape=shape, offsets=[float(x) for x in t * (0.8 / t[-1])]))
+    return rows
+
+
+json.dump(dict(numpy=np.__version__, python=sys.version.split()[0], integers=integers(),
+               gammas=gammas(), cpython=python(), schedules=schedules()),
+          sys.stdout, separators=(",", ":"))
+print()

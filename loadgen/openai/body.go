@@ -1,0 +1,192 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
+	"github.com/servebench/servebench/dataset"
+)
+
+// API is the form of the requests.
+type API string
+
+// The APIs.
+const (
+	Completions API = "completions"
+	Chat        API = "chat"
+)
+
+// Path is where the API is found below the base URL.
+func (a API) Path() string {
+	if a == Chat {
+		return "/v1/chat/completions"
+	}
+	return "/v1/completions"
+}
+
+// Sampling holds the sampling parameters of vLLM's flags; nil is not sent.
+type Sampling struct {
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"`
+	MinP              *float64 `json:"min_p,omitempty"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+}
+
+// Format says what goes into a body beside the prompt. It is plain data.
+type Format struct {
+	API       API    `json:"api"`
+	Model     string `json:"model"`
+	Stream    bool   `json:"stream"`
+	IgnoreEOS bool   `json:"ignore_eos,omitempty"`
+	Logprobs  *int   `json:"logprobs,omitempty"` // completions only, as in vLLM
+	// Strict sends what OpenAI's own API knows and nothing else.
+	Strict   bool     `json:"strict,omitempty"`
+	Sampling Sampling `json:"sampling"`
+	// Extra is a JSON object merged over the body; its keys win.
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// strictly lists parameters that OpenAI's API refuses.
+var foreign = []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"}
+
+// Foreign lists the set parameters that Strict keeps back.
+func (f Format) Foreign() (names []string) {
+	s := f.Sampling
+	for i, set := range []bool{s.TopK != nil, s.MinP != nil, s.RepetitionPenalty != nil, f.IgnoreEOS} {
+		if set {
+			names = append(names, foreign[i])
+		}
+	}
+	return names
+}
+
+// completionBody and chatBody have the keys of vLLM's client in its order.
+type completionBody struct {
+	Model      string          `json:"model"`
+	Prompt     any             `json:"prompt"`
+	Repetition json.RawMessage `json:"repetition_penalty,omitempty"`
+	MaxTokens  int             `json:"max_tokens"`
+	Logprobs   json.RawMessage `json:"logprobs,omitempty"`
+	tail
+}
+
+type chatBody struct {
+	Model     string    `json:"model"`
+	Messages  []message `json:"messages"`
+	MaxTokens int       `json:"max_completion_tokens"`
+	tail
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content []part `json:"content"`
+}
+
+type part struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type tail struct {
+	Stream    bool           `json:"stream"`
+	Options   *streamOptions `json:"stream_options,omitempty"`
+	IgnoreEOS bool           `json:"ignore_eos,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// Encode returns the body of one request: vLLM's keys in vLLM's order, then the
+// sampling parameters, then Extra over all of it.
+func (f Format) Encode(r dataset.Request) ([]byte, error) {
+	t := tail{Stream: f.Stream, IgnoreEOS: f.IgnoreEOS && !f.Strict}
+	if f.Stream {
+		t.Options = &streamOptions{true}
+	}
+	var v any
+	if f.API == Chat {
+		if r.Tokens != nil {
+			return nil, fmt.Errorf("chat takes text, not token ids")
+		}
+		v = chatBody{f.Model, []message{{"user", []part{{"text", r.Prompt}}}}, r.OutputTokens, t}
+	} else {
+		b := completionBody{Model: f.Model, Prompt: r.Prompt, MaxTokens: r.OutputTokens, tail: t}
+		if r.Tokens != nil {
+			b.Prompt = r.Tokens
+		}
+		if !f.Strict {
+			b.Repetition, b.Logprobs = json.RawMessage("1.0"), json.RawMessage("null")
+		}
+		if f.Logprobs != nil {
+			b.Logprobs = fmt.Append(nil, *f.Logprobs)
+		}
+		v = b
+	}
+	body, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	return f.merge(body)
+}
+
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
+}
+
+// merge lays the sampling parameters and Extra over a body.
+func (f Format) merge(body []byte) ([]byte, error) {
+	s := f.Sampling
+	if f.Strict {
+		s.TopK, s.MinP, s.RepetitionPenalty = nil, nil, nil
+	}
+	over, err := encode(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, layer := range [][]byte{over, f.Extra} {
+		gjson.ParseBytes(layer).ForEach(func(key, value gjson.Result) bool {
+			body, err = sjson.SetRawBytes(body, escapePath(key.String()), []byte(value.Raw))
+			return err == nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("merge the request body: %w", err)
+		}
+	}
+	return body, nil
+}
+
+// escapePath makes a key a path of one element.
+func escapePath(key string) string {
+	var b []byte
+	for i := range len(key) {
+		switch key[i] {
+		case '.', '*', '?', '|', '#', '@', '!', '{', '}', '[', ']', '(', ')', '=', '>', '<', '%', '~', '\\', ':', '"':
+			b = append(b, '\\')
+		}
+		b = append(b, key[i])
+	}
+	return string(b)
+}
+
+// CheckExtra tells whether raw is a JSON object.
+func CheckExtra(raw json.RawMessage) error {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &m); err != nil || m == nil {
+		return fmt.Errorf("not a JSON object, such as {\"chat_template_kwargs\": {\"enable_thinking\": false}}")
+	}
+	return nil
+}

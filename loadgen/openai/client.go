@@ -1,0 +1,336 @@
+// Package openai speaks the OpenAI-compatible wire: bodies, streams, outcomes.
+//
+// The request, its credentials and the model list go through openai-go; the
+// stream is read here, since every event needs the kernel's receive time before
+// anything else happens to it.
+package openai
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/servebench/servebench/loadgen/rxtime"
+)
+
+// Config says where a target is and how to talk to it. It is plain data that
+// survives a round trip through JSON, but for the key and the dialer.
+type Config struct {
+	// BaseURL has scheme, host and port, perhaps a path; Endpoint is appended.
+	BaseURL  string `json:"base_url"`
+	Endpoint string `json:"endpoint"`
+	// Header is sent with every request to the target, after our own.
+	Header map[string]string `json:"header,omitempty"`
+	// APIKey goes to every request to the target as a bearer token.
+	APIKey   string `json:"-"`
+	Insecure bool   `json:"insecure,omitempty"` // certificates are not checked
+
+	// Timeouts; 0 takes the default, a negative one is none.
+	ConnectTimeout time.Duration `json:"connect_timeout,omitempty"` // 10 s
+	HeadersTimeout time.Duration `json:"headers_timeout,omitempty"` // none
+	StallTimeout   time.Duration `json:"stall_timeout,omitempty"`   // 600 s from the previous event
+	TotalTimeout   time.Duration `json:"total_timeout,omitempty"`   // 6 h
+
+	MaxEventBytes  int  `json:"max_event_bytes,omitempty"`  // 0: 16 MiB
+	NoKernelStamps bool `json:"no_kernel_stamps,omitempty"` // arrivals are read times
+	// Text says when a record gets the text that was generated.
+	Text Text `json:"text,omitempty"`
+
+	// Dial replaces the network: an in-memory server in a test, a Unix socket.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
+}
+
+// Text says when generated text is kept.
+type Text string
+
+const (
+	TextNever     Text = ""          // not at all
+	TextUncounted Text = "uncounted" // where the server tells no token count
+	TextAlways    Text = "always"
+)
+
+// Client sends requests to one target. It is safe for concurrent use; Close
+// ends its connections.
+type Client struct {
+	cfg       Config
+	api       openai.Client
+	http      *http.Client
+	transport *http.Transport
+	proxied   bool
+	mu    sync.Mutex
+	ready []*conn // opened beforehand, not yet used
+
+	// Events counts token-bearing events as they come, for a live display.
+	Events atomic.Int64
+	// slowDrain is set once the target has kept a connection open after [DONE].
+	slowDrain atomic.Bool
+}
+
+// New makes a client. It opens nothing. Errors: a URL that is not one.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("%q is no base URL: want http://HOST:PORT or https://HOST", redactURL(cfg.BaseURL))
+	}
+	cfg.ConnectTimeout = orDefault(cfg.ConnectTimeout, 10*time.Second)
+	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
+	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
+	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
+	c := &Client{cfg: cfg}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
+	if err != nil {
+		return nil, fmt.Errorf("proxy of the environment: %w", errors.New("HTTP_PROXY, HTTPS_PROXY: not a URL"))
+	}
+	c.proxied = proxy != nil && cfg.Dial == nil
+	c.transport = &http.Transport{
+		DialContext:            c.dial,
+		DialTLSContext:         c.dialTLS,
+		TLSClientConfig:        c.tls(""),
+		MaxIdleConnsPerHost:    1 << 20,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	if c.proxied {
+		c.transport.Proxy = http.ProxyFromEnvironment
+		c.transport.DialTLSContext = nil // the tunnel's TLS is the transport's
+	}
+	c.http = &http.Client{
+		Transport:     &recorder{c.transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c.api = c.newAPI(base)
+	return c, nil
+}
+
+// newAPI makes openai-go's client without its environment: no base URL, key,
+// organisation or headers but ours, and no retries.
+func (c *Client) newAPI(base *url.URL) openai.Client {
+	u := *base
+	u.RawQuery, u.Fragment = "", ""
+	opts := []option.RequestOption{
+		option.WithBaseURL(u.String()),
+		option.WithHTTPClient(c.http),
+		option.WithMaxRetries(0),
+	}
+	if c.cfg.APIKey != "" {
+		opts = append(opts, option.WithAPIKey(c.cfg.APIKey))
+	}
+	for k, v := range c.cfg.Header {
+		opts = append(opts, option.WithHeader(k, v))
+	}
+	// openai.NewClient would read OPENAI_BASE_URL and its like; a client made
+	// of options does not.
+	return openai.Client{Options: opts}
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return def
+	case d < 0:
+		return 0
+	}
+	return d
+}
+
+// redactURL leaves out what a URL may hide.
+func redactURL(s string) string {
+	if u, err := url.Parse(s); err == nil {
+		return u.Redacted()
+	}
+	return "(a URL)"
+}
+
+// HTTP is the client's own HTTP client, for probes: no redirects, the same
+// connections. Requests of its own must carry Headers.
+func (c *Client) HTTP() *http.Client { return c.http }
+
+// Headers are those that go to every request to the target, the key among them.
+func (c *Client) Headers() http.Header {
+	h := http.Header{}
+	if c.cfg.APIKey != "" {
+		h.Set("Authorization", "Bearer "+c.cfg.APIKey)
+	}
+	for k, v := range c.cfg.Header {
+		h.Set(k, v)
+	}
+	return h
+}
+
+// Proxied tells whether a proxy of the environment stands between.
+func (c *Client) Proxied() bool { return c.proxied }
+
+// Close ends all idle connections. No request may be under way.
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.ready {
+		k.Close()
+	}
+	c.ready = nil
+}
+
+// conn is a connection with what its request wants to know of it.
+type conn struct {
+	net.Conn // perhaps TLS
+	rx       *rxtime.Conn
+	took     time.Duration // dial and TLS
+	before   bool          // opened before it was needed
+}
+
+// NetConn is the connection below, as tls.Conn has it.
+func (k *conn) NetConn() net.Conn { return k.Conn }
+
+func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if k := c.takeReady(); k != nil {
+		return k, nil
+	}
+	return c.open(ctx, network, addr)
+}
+
+func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	if k := c.takeReady(); k != nil {
+		return k, nil
+	}
+	return c.openTLS(ctx, network, addr)
+}
+
+// takeReady returns a connection that was opened beforehand and still stands.
+func (c *Client) takeReady() *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.ready) > 0 {
+		k := c.ready[len(c.ready)-1]
+		c.ready = c.ready[:len(c.ready)-1]
+		if k.rx.Alive() {
+			return k
+		}
+		k.Close()
+	}
+	return nil
+}
+
+func (c *Client) open(ctx context.Context, network, addr string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
+	defer cancel()
+	start := time.Now()
+	dial := c.cfg.Dial
+	if dial == nil {
+		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
+	raw, err := dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
+	return &conn{Conn: rx, rx: rx, took: time.Since(start)}, nil
+}
+
+func (c *Client) openTLS(ctx context.Context, network, addr string) (*conn, error) {
+	k, err := c.open(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = addr
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
+	defer cancel()
+	start := time.Now()
+	t := tls.Client(k.rx, c.tls(host))
+	if err := t.HandshakeContext(ctx); err != nil {
+		k.Close()
+		return nil, &tlsError{err}
+	}
+	k.Conn, k.took = t, k.took+time.Since(start)
+	return k, nil
+}
+
+func (c *Client) tls(host string) *tls.Config {
+	return &tls.Config{ServerName: host, InsecureSkipVerify: c.cfg.Insecure, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+}
+
+// tlsError marks a handshake that failed.
+type tlsError struct{ err error }
+
+func (e *tlsError) Error() string { return "TLS: " + e.err.Error() }
+func (e *tlsError) Unwrap() error { return e.err }
+
+// dialers bounds how many connections are opened at once: a listen backlog may
+// be as short as 128.
+const dialers = 64
+
+// Open opens connections until n stand ready, so that requests need not. Behind
+// a proxy it does nothing. The error is the first one; connections that were
+// opened stay.
+func (c *Client) Open(ctx context.Context, n int) error {
+	if c.proxied {
+		return nil
+	}
+	base, err := url.Parse(c.cfg.BaseURL)
+	if err != nil {
+		return err
+	}
+	port, open := base.Port(), c.open
+	if base.Scheme == "https" {
+		open = c.openTLS
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[base.Scheme]
+	}
+	addr := net.JoinHostPort(base.Hostname(), port)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(dialers)
+	c.mu.Lock()
+	missing := n - len(c.ready)
+	c.mu.Unlock()
+	for range missing {
+		g.Go(func() error {
+			k, err := open(ctx, "tcp", addr)
+			if err != nil {
+				return err
+			}
+			k.before = true
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.ready = append(c.ready, k)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Model is one entry of the target's model list.
+type Model struct{ ID, Root, Owner string }
+
+// Models lists the target's models.
+func (c *Client) Models(ctx context.Context) ([]Model, error) {
+	var page struct {
+		Data []struct {
+			ID      string `json:"id"`
+			Root    string `json:"root"`
+			OwnedBy string `json:"owned_by"`
+		} `json:"data"`
+	}
+	if err := c.api.Get(ctx, "v1/models", nil, &page); err != nil {
+		return nil, err
+	}
+	out := make([]Model, len(page.Data))
+	for i, m := range page.Data {
+		out[i] = Model{m.ID, m.Root, m.OwnedBy}
+	}
+	return out, nil
+}

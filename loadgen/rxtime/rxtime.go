@@ -1,0 +1,132 @@
+// Package rxtime wraps a net.Conn so that it knows when the kernel received
+// what was read.
+//
+// A load generator that stamps an event when its goroutine gets to run adds its
+// own scheduling delay to the server's latency: 2 ms at the 99th percentile of
+// 500 streams on two cores. Linux stamps every received segment
+// (SO_TIMESTAMPNS); with a [Conn] that stamp comes with each read, and the
+// difference, [Stamp.Delay], can be measured, reported and kept out of the
+// result.
+//
+// Where there is no kernel stamp (another system, another kind of connection,
+// or not asked for), a Conn works all the same and knows the time of the read.
+package rxtime
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// maxDelay is the longest delay believed. The kernel stamps with the wall
+// clock: a step of that clock between the stamp and the read makes delays that
+// are negative or absurd.
+const maxDelay = 10 * time.Second
+
+// A Stamp tells when the bytes of one read arrived: at Read.Add(-Delay), which
+// keeps Read's monotonic reading. The zero Stamp is that of no read.
+//
+// The kernel's stamp is that of the last segment the read took bytes from, also
+// where it merged queued segments. So Delay is that of the newest byte, and no
+// older byte of the read waited less.
+type Stamp struct {
+	// Read is the wall and monotonic time right after the read returned.
+	Read time.Time
+	// Delay is how long before Read the kernel received the bytes; 0 where
+	// Kernel is false.
+	Delay time.Duration
+	// Kernel says that Delay is known: the kernel sent a stamp, and one that
+	// was not discarded.
+	Kernel bool
+}
+
+// A Conn is a net.Conn whose reads are stamped. Make one with [New]; the zero
+// value has no connection and is not usable. It is as safe for concurrent use as
+// the connection inside, and its owner closes it, which closes that one.
+//
+// Only the methods of net.Conn are passed on. What a *net.TCPConn has beyond
+// them, such as WriteTo, would read past the stamps.
+type Conn struct {
+	net.Conn
+	sys sys // the system's part: recvmsg and peek
+
+	mu        sync.Mutex
+	last      Stamp // guarded by mu
+	discarded int64 // guarded by mu
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// New wraps c. If kernel is true, c is a *net.TCPConn and the system is Linux on
+// amd64 or arm64, it asks the kernel for receive stamps. It never fails: without
+// them stamps have Kernel false.
+//
+// What the kernel received before New has no stamp. Nor may the first reads of a
+// process have one, because Linux begins to stamp packets only some time after
+// the first socket of the machine asked for it.
+func New(c net.Conn, kernel bool) *Conn {
+	conn := &Conn{Conn: c}
+	conn.sys.init(c, kernel)
+	return conn
+}
+
+// Read reads as the connection inside does, with the same errors, and stamps a
+// read that returned data. It allocates nothing.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.sys.stamping() && len(p) > 0 {
+		return c.sys.recv(c, p)
+	}
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.stamp(time.Now(), 0, false)
+	}
+	return n, err
+}
+
+// Last returns the stamp of the last read that returned data, the zero Stamp
+// before the first. It may be called while another goroutine reads; then it is
+// the stamp of a read that has returned or is about to.
+func (c *Conn) Last() Stamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// Discarded returns how many kernel stamps were not believed, since they were
+// later than the read or more than 10 s before it. It may be called at any time.
+func (c *Conn) Discarded() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.discarded
+}
+
+// Alive reports whether an idle connection can still be used. It is false if the
+// peer has closed or reset it, if this side has, or if data waits unread, which
+// on an idle connection answers no request; true also where that cannot be
+// known. It waits for nothing and may be called while another goroutine reads.
+//
+// It looks at the bare connection. Under TLS 1.3 the session tickets a server
+// sends after the handshake count as waiting data until a read has taken them.
+func (c *Conn) Alive() bool { return c.sys.alive() }
+
+// stamp records a read that returned data at now; kernel is the kernel's receive
+// time in nanoseconds since 1970, if ok.
+func (c *Conn) stamp(now time.Time, kernel int64, ok bool) {
+	s := Stamp{Read: now}
+	var discarded int64
+	if ok {
+		// Both are readings of the wall clock. now's monotonic reading was
+		// taken together with its wall reading, so Read.Add(-Delay) brings the
+		// kernel's time to the monotonic clock.
+		switch d := time.Duration(now.UnixNano() - kernel); {
+		case d < 0 || d > maxDelay:
+			discarded = 1
+		default:
+			s.Delay, s.Kernel = d, true
+		}
+	}
+	c.mu.Lock()
+	c.last = s
+	c.discarded += discarded
+	c.mu.Unlock()
+}

@@ -1,0 +1,128 @@
+package manifest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// command is a parsed command line: what stands before the first flag, and the
+// values of each flag. A flag may have several values or none; given twice,
+// the last counts.
+type command struct {
+	env   map[string]string
+	words []string
+	flags map[string][]string
+}
+
+// engineCommands are the lines of a launch command that start an engine; a
+// line that starts something else, such as a proxy, is left out.
+func engineCommands(text string) []command {
+	var engines []command
+	for line := range strings.SplitSeq(text, "\n") {
+		if c := parseCommand(line); slices.Contains(c.words, "vllm") && slices.Contains(c.words, "serve") {
+			engines = append(engines, c)
+		}
+	}
+	return engines
+}
+
+// parseCommand reads a line as a shell and argparse would: --a_b is --a-b,
+// --flag=value is --flag value, and a negative number is a value.
+func parseCommand(line string) command {
+	c := command{env: map[string]string{}, flags: map[string][]string{}}
+	flag := ""
+	for _, word := range splitWords(line) {
+		name, value, hasValue := strings.Cut(word, "=")
+		switch {
+		case isFlag(word):
+			flag = flagName(name)
+			c.flags[flag] = nil
+			if hasValue {
+				c.flags[flag] = []string{value}
+			}
+		case flag != "":
+			c.flags[flag] = append(c.flags[flag], word)
+		case hasValue && len(c.words) == 0:
+			c.env[name] = value
+		default:
+			c.words = append(c.words, word)
+		}
+	}
+	return c
+}
+
+// isFlag reports whether a word begins an option.
+func isFlag(word string) bool {
+	if len(word) < 2 || word[0] != '-' {
+		return false
+	}
+	_, err := strconv.ParseFloat(word, 64)
+	return err != nil
+}
+
+// flagName is the name of an option without dashes in front and with hyphens
+// for underscores.
+func flagName(word string) string {
+	return strings.ReplaceAll(strings.TrimLeft(word, "-"), "_", "-")
+}
+
+func (c command) has(flag string) bool {
+	_, ok := c.flags[flag]
+	return ok
+}
+
+// value is the one value of a flag. A placeholder such as <local-path> stands
+// for a value nobody knows, which is none.
+func (c command) value(flag string) (string, bool) {
+	values := c.flags[flag]
+	if len(values) == 0 || strings.HasPrefix(values[0], "<") {
+		return "", false
+	}
+	return values[0], true
+}
+
+// number is the value of a flag as a number.
+func (c command) number(flag string) (float64, bool) {
+	s, ok := c.value(flag)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil
+}
+
+// splitWords splits a line as a POSIX shell does, without expanding anything.
+// An open quote ends with the line.
+func splitWords(line string) []string {
+	var words []string
+	var word strings.Builder
+	inWord, quote := false, rune(0)
+	escaped := false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, inWord = r, true
+		case quote == 0 && (r == ' ' || r == '\t' || r == '\n' || r == '\r'):
+			if inWord {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inWord = false
+		default:
+			word.WriteRune(r)
+			inWord = true
+		}
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words
+}
