@@ -346,7 +346,6 @@ func (r *Result) measurement(command string) manifest.Measurement {
 		"servebench.dataset_digest":        "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
 		"servebench.prompts_counted_by":    r.Plan.Counted,
 		"servebench.max_concurrency":       limitOf(c.MaxConcurrency),
-		"servebench.burstiness":            c.Burstiness,
 		"servebench.kernel_receive_stamps": r.stamped(),
 		"servebench.outcomes":              r.Summary.Outcomes,
 		"servebench.token_sources":         r.Summary.TokenSources,

@@ -455,6 +455,7 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 	r := s.res
 	s.countTokens(context.WithoutCancel(ctx))
 	r.Config = s.cfg
+	r.redact()
 	r.Summary = metrics.Summarize(r.Records, r.options())
 	r.Duration = r.Summary.Last
 	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
@@ -486,6 +487,22 @@ func (s *session) stopped() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// redact cleans what servers said of what is ours: records and results are
+// files to be published.
+func (r *Result) redact() {
+	red := r.redactor()
+	known := map[string]string{"": ""} // failures repeat themselves
+	for i := range r.Records {
+		rec := &r.Records[i]
+		clean, ok := known[rec.Error]
+		if !ok {
+			clean, _ = red.String(rec.Error)
+			known[rec.Error] = clean
+		}
+		rec.Error = clean
 	}
 }
 

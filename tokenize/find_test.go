@@ -139,8 +139,8 @@ func TestDescribe(t *testing.T) {
 	}
 	// sha256sum testdata/small/tokenizer.json
 	want := Info{Path: filepath.Join("testdata", "small", "tokenizer.json"), Identifier: "small", Class: "TokenizersBackend",
-		SHA256: info.SHA256}
-	if info != want || len(info.SHA256) != 64 {
+		SHA256: "e33aaee9cdbf2887982dc950a6b1489e18800a62e8893a44c2f04ddc3266458e"}
+	if info != want {
 		t.Errorf("%+v, want %+v", info, want)
 	}
 	if _, err := Describe("testdata/none"); !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-//go:build !hf
+//go:build !hf || !cgo
 
 package tokenize_test
 

@@ -161,7 +161,6 @@ func captures(t testing.TB) (bodies map[string]string) {
 func TestRecordedStreamsCutAnywhere(t *testing.T) {
 	for name, s := range captures(t) {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			want := standard(s)
 			if n := strings.Count("\n"+s, "\ndata: "); len(want) != n || n < 5 {
 				t.Fatalf("%d events, %d data lines", len(want), n)
