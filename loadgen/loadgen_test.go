@@ -336,7 +336,7 @@ func TestNumberSurvivesJSON(t *testing.T) {
 			t.Errorf("%v became %s and then %v (%v)", n, b, back, err)
 		}
 	}
-	for n, want := range map[loadgen.Number]string{loadgen.Inf: "inf", 10: "10.0", 0.25: "0.25"} {
+	for n, want := range map[loadgen.Number]string{loadgen.Inf: "inf", 10: "10.0", 0.25: "0.25", 1e-300: "1e-300", 1e16: "1e+16"} {
 		if n.String() != want {
 			t.Errorf("%v prints as %q, want %q as Python has it", float64(n), n, want)
 		}

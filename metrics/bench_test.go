@@ -1,0 +1,78 @@
+package metrics_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/servebench/servebench/metrics"
+)
+
+// stream is a run of n requests of k tokens each, 64 at a time, with a role-only
+// event at the head of each where chat is set.
+func stream(n, k int, chat bool) []metrics.Record {
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	free := make([]time.Duration, 64)
+	records := make([]metrics.Record, n)
+	for i := range records {
+		slot := &free[i%len(free)]
+		r := &records[i]
+		*r = metrics.Record{
+			Seq: i, ID: "bench-0", Due: *slot, Slot: *slot, Sent: *slot + 20_000, Status: 200, Outcome: metrics.OK, Reused: true,
+			PromptTokens: 512, OutputTokens: k, TokenSource: metrics.FromUsage,
+		}
+		at := r.Sent + 50*time.Millisecond + upTo(rng, 20*time.Millisecond)
+		r.Headers = at
+		for j := range k {
+			if chat && j == 0 {
+				r.NotBearing = []int{0}
+				r.Arrivals, r.RxDelay = append(r.Arrivals, at), append(r.RxDelay, 9_000)
+			}
+			r.Arrivals = append(r.Arrivals, at)
+			r.RxDelay = append(r.RxDelay, upTo(rng, 50*time.Microsecond))
+			at += 8*time.Millisecond + upTo(rng, 4*time.Millisecond)
+		}
+		r.Done = at
+		*slot = at
+	}
+	return records
+}
+
+func BenchmarkSummarize(b *testing.B) {
+	for _, m := range []struct {
+		name string
+		chat bool
+	}{{"api=completions", false}, {"api=chat", true}} {
+		b.Run(m.name, func(b *testing.B) {
+			const n = 10_000
+			records := stream(n, 256, m.chat)
+			b.ReportAllocs()
+			for b.Loop() {
+				metrics.Summarize(records, metrics.Options{Percentiles: []float64{99.9}, Goodput: map[string]float64{"ttft": 60, "tpot": 11}})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+		})
+	}
+}
+
+func BenchmarkWriteRecords(b *testing.B) {
+	records := stream(1000, 256, true)
+	var size counter
+	if err := metrics.WriteRecords(&size, records); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := metrics.WriteRecords(io.Discard, records); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
