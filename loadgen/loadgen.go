@@ -141,6 +141,17 @@ func (r *run) do(ctx context.Context, i int) time.Duration {
 	return rec.Done
 }
 
+// stopped tells whether Stop is closed; the context that follows from it may
+// come a moment later.
+func (r *run) stopped() bool {
+	select {
+	case <-r.load.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
 func (r *run) slots() int {
 	if c := r.load.MaxConcurrency; c > 0 {
 		return min(c, len(r.requests))
@@ -156,7 +167,7 @@ func (r *run) closedLoop(ctx, issuing context.Context) {
 	r.clock = StartClock()
 	for range r.slots() {
 		wg.Go(func() {
-			for slot := time.Duration(0); issuing.Err() == nil; {
+			for slot := time.Duration(0); issuing.Err() == nil && !r.stopped(); {
 				i := int(next.Add(1)) - 1
 				if i >= len(r.requests) {
 					return
@@ -188,6 +199,9 @@ func (r *run) openLoop(ctx, issuing context.Context) {
 		select {
 		case since = <-free:
 		case <-issuing.Done():
+			return
+		}
+		if r.stopped() {
 			return
 		}
 		r.records[i].Due, r.records[i].Slot = due, max(due, since)

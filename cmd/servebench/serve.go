@@ -214,8 +214,8 @@ func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Contex
 		select {
 		case sig := <-in:
 			s.received <- sig
-			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends them", sig, o.config.Grace)
 			close(soft)
+			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends them", sig, o.config.Grace)
 		case <-ctx.Done():
 			return
 		}

@@ -357,4 +357,3 @@ func TestServerTextIsEscaped(t *testing.T) {
 		t.Errorf("control characters came through: %q", out+errs)
 	}
 }
-
