@@ -116,22 +116,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return s.finish(ctx)
 }
 
-// Prepare does everything of Run up to the first timed request, sends no
-// completion and returns the plan: a dry run. A server that is not there is no
-// error as long as nobody has to ask it.
+// Prepare makes the plan of a run and sends nothing: a dry run. What only the
+// server can tell is missing: the name of an unnamed model, and the length of
+// prompts where no local tokenizer counts them.
 func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
 	s, err := open(cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer s.client.Close()
-	var target *TargetError
-	if err := s.reach(ctx); err != nil && !(errors.As(err, &target) && s.cfg.Model != "") {
-		return nil, err
-	} else if err != nil {
-		s.warnf("the server is not there (%v): prompts are not counted", err)
-		s.cfg.NoTokenizer = s.tok == nil
+	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
+		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
 	}
+	s.cfg.NoTokenizer = s.tok == nil
 	if err := s.build(ctx); err != nil {
 		return nil, err
 	}
@@ -321,10 +318,13 @@ func (s *session) build(ctx context.Context) error {
 func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
 	tok := remote.New(s.client.HTTP(), s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
 	if _, err := tok.Encode(ctx, "count", false); err != nil {
-		s.warnf("no local tokenizer, and the server counts no prompts (%v): lengths are those the server's usage tells", err)
+		s.warnf("No local tokenizer, and the server counts no prompts (%v): lengths are compared with its usage only.", err)
 		return nil
 	}
 	s.res.Plan.Counted = "server"
+	if !s.cfg.Dataset.TokenIDs && s.cfg.Dataset.Name == "random" {
+		s.warnf("No local tokenizer for %s: prompts are seeded words, counted by the server's /tokenize.", publicName(s.cfg.Model))
+	}
 	return tok
 }
 

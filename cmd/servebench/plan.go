@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,10 +14,6 @@ import (
 // printPlan is --dry-run: it shows what would be sent and sends no request.
 func (o *options) printPlan(ctx context.Context, t *terminal) error {
 	p, err := bench.Prepare(ctx, o.config)
-	var target *bench.TargetError
-	if errors.As(err, &target) {
-		return &exitError{code: exitTarget, err: err, hint: o.hint(target)}
-	}
 	if err != nil {
 		return &exitError{code: exitUsage, err: flagged(err)}
 	}
@@ -26,7 +21,11 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 	row := func(label, format string, args ...any) {
 		fmt.Fprintf(t.out, "%-24s %s\n", label+":", printable(fmt.Sprintf(format, args...)))
 	}
-	row("Target", "%s%s", redactURL(c.Target.BaseURL), c.Target.Endpoint)
+	target := redactURL(c.Target.BaseURL)
+	if o.sim != nil {
+		target = "the embedded simulator"
+	}
+	row("Target", "%s, %s", target, c.Target.Endpoint)
 	row("Requests", "%d, after %d warm-ups", len(p.Requests), c.Dataset.Warmups)
 	row("Prompts", "%s, counted by %s", p.Generator, p.Counted)
 	row("Prompt tokens", "%s", spread(p.Requests, func(r loadgen.Request) int { return r.PromptTokens }))

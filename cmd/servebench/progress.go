@@ -54,7 +54,10 @@ func (m *meter) read(p *bench.Progress) (total, done int64, text string, changed
 		m.phase, m.since, m.events, changed = phase, time.Now(), events, true
 	}
 	elapsed := time.Since(m.since).Seconds()
-	if elapsed > 0 && total > 0 {
+	if total == 0 {
+		return 0, 0, time.Duration(elapsed * float64(time.Second)).Round(time.Second).String(), changed
+	}
+	if elapsed > 0 {
 		text = fmt.Sprintf("%.0f tok/s", float64(events-m.events)/elapsed)
 	}
 	if failed > 0 {
@@ -110,6 +113,8 @@ func showLines(w io.Writer, p *bench.Progress, done <-chan struct{}) {
 				fmt.Fprintf(w, "servebench: %s\n", m.phase)
 			case time.Since(last) >= lineEvery && total > 0:
 				fmt.Fprintf(w, "servebench: %s: %d/%d, %s\n", m.phase, n, total, text)
+			case time.Since(last) >= lineEvery && m.phase != "":
+				fmt.Fprintf(w, "servebench: %s: %s\n", m.phase, text)
 			default:
 				continue
 			}

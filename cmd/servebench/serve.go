@@ -68,7 +68,7 @@ func cliFlags(specs []flagSpec) (flags []cli.Flag) {
 
 // run runs the benchmark that the options describe.
 func (o *options) run(ctx context.Context, t *terminal) error {
-	if o.sim != nil {
+	if o.sim != nil && !o.dryRun {
 		stop, err := o.startSim(ctx)
 		if err != nil {
 			return err
