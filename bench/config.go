@@ -183,6 +183,9 @@ func (c Config) Validate() error {
 		if !slices.Contains([]string{"ttft", "tpot", "e2el"}, name) {
 			bad("goodput: %q is no metric; want ttft, tpot or e2el", name)
 		}
+		if (name == "ttft" || name == "tpot") && !c.Stream {
+			bad("goodput: %s does not exist without streaming; want e2el", name)
+		}
 		if !(ms >= 0) || math.IsInf(ms, 1) {
 			bad("goodput: %s:%v; want a number of milliseconds, 0 or more", name, ms)
 		}

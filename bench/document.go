@@ -338,26 +338,31 @@ func (r *Result) measurement(command string) manifest.Measurement {
 		}
 	}
 	ext := map[string]any{
-		"runpile.declared_warmup_count":    c.Dataset.Warmups,
-		"runpile.readiness_request_count":  r.ReadyRequests,
-		"servebench.started_at":            r.Start.UTC().Format(time.RFC3339Nano),
-		"servebench.ended_at":              r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
-		"servebench.percentile_method":     "linear interpolation at rank (n-1)q over exact samples",
-		"servebench.dataset_digest":        "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
-		"servebench.prompts_counted_by":    r.Plan.Counted,
-		"servebench.max_concurrency":       limitOf(c.MaxConcurrency),
-		"servebench.kernel_receive_stamps": r.stamped(),
-		"servebench.outcomes":              r.Summary.Outcomes,
-		"servebench.token_sources":         r.Summary.TokenSources,
-		"servebench.counters":              counters(&r.Summary.Counters),
-		"servebench.configuration":         r.publicConfig(),
-		"servebench.proxy":                 r.proxied,
-		"servebench.connections_preopened": !r.proxied,
-		"servebench.metric_readings":       "token-bearing events; the result JSON has vLLM's reading over events with choices",
-		"servebench.simulated":             r.Simulated(),
+		"runpile.declared_warmup_count":       c.Dataset.Warmups,
+		"runpile.readiness_request_count":     r.ReadyRequests,
+		"servebench.started_at":               r.Start.UTC().Format(time.RFC3339Nano),
+		"servebench.ended_at":                 r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
+		"servebench.percentile_method":        "linear interpolation at rank (n-1)q over exact samples",
+		"servebench.dataset_digest":           "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
+		"servebench.prompts_counted_by":       r.Plan.Counted,
+		"servebench.max_concurrency":          limitOf(c.MaxConcurrency),
+		"servebench.kernel_receive_stamps":    r.stamped(),
+		"servebench.peak_concurrency":         r.Summary.MaxInFlight,
+		"servebench.peak_output_tokens_per_s": r.Summary.MaxTokenRate,
+		"servebench.outcomes":                 r.Summary.Outcomes,
+		"servebench.token_sources":            r.Summary.TokenSources,
+		"servebench.counters":                 counters(&r.Summary.Counters),
+		"servebench.configuration":            r.publicConfig(),
+		"servebench.proxy":                    r.proxied,
+		"servebench.connections_preopened":    !r.proxied,
+		"servebench.metric_readings":          "token-bearing events; the result JSON has vLLM's reading over events with choices",
+		"servebench.simulated":                r.Simulated(),
 	}
 	if !r.Simulated() {
 		delete(ext, "servebench.simulated")
+	}
+	if s := r.Speculation; s != nil && s.Length() >= 1 {
+		ext["runpile.speculative_accept_length"] = s.Length()
 	}
 	for _, m := range r.OwnMetrics() {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)

@@ -113,6 +113,7 @@ func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
 	o.set("max_output_tokens_per_s", float(r.Summary.PeakTokens))
 	o.set("max_concurrent_requests", r.Summary.PeakConcurrency)
 	o.set("rtfx", float(0))
+	r.setSpeculation(&o)
 	for _, name := range metricNames {
 		if contains(selected, name) {
 			r.setMetric(&o, name)
@@ -124,6 +125,23 @@ func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
 		return nil, err
 	}
 	return append(b, '\n'), nil
+}
+
+func (r *Result) setSpeculation(o *object) {
+	s := r.Speculation
+	if s == nil {
+		return
+	}
+	o.set("spec_decode_acceptance_rate", float(s.Rate()))
+	o.set("spec_decode_acceptance_length", float(s.Length()))
+	o.set("spec_decode_num_drafts", s.Drafts)
+	o.set("spec_decode_draft_tokens", s.DraftTokens)
+	o.set("spec_decode_accepted_tokens", s.Accepted)
+	positions := []float{}
+	for _, p := range s.Positions() {
+		positions = append(positions, float(p))
+	}
+	o.set("spec_decode_per_position_acceptance_rates", positions)
 }
 
 func contains(list []string, s string) bool {
@@ -308,6 +326,8 @@ func (r *Result) setOwn(o *object) {
 	for _, m := range r.OwnMetrics() {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
 	}
+	own.set("peak_concurrency", r.Summary.MaxInFlight)
+	own.set("peak_output_tokens_per_s", float(r.Summary.MaxTokenRate))
 	own.set("outcomes", r.Summary.Outcomes)
 	own.set("token_sources", r.Summary.TokenSources)
 	own.set("counters", counters(&r.Summary.Counters))

@@ -61,6 +61,8 @@ type Result struct {
 	proxied     bool
 	// ReadyRequests counts the untimed ones of the ready check.
 	ReadyRequests int
+	// Speculation counts the timed part; nil where the server tells none.
+	Speculation *metrics.Speculation
 }
 
 // Simulated tells that the target said it is a simulator.
@@ -69,7 +71,7 @@ func (r *Result) Simulated() bool { return r.Engine.Simulated }
 // options are those of the run's statistics.
 func (r *Result) options() metrics.Options {
 	c := &r.Config
-	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: c.openLoop(), MaxConcurrency: c.MaxConcurrency}
+	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: c.openLoop()}
 }
 
 // Plan is a run that is ready to start: every body is encoded, every due time
@@ -428,12 +430,23 @@ func (s *session) run(ctx context.Context) {
 	// What was built is kept to the end; collecting the rubble of building it
 	// must not fall into the run.
 	runtime.GC()
+	before := s.speculation(ctx)
 	s.cfg.Progress.enter("run", len(p.Requests))
 	records, clock := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
 	})
 	s.res.Records, s.res.Start = records, clock.Zero()
+	s.res.Speculation = s.speculation(ctx).Sub(before)
+}
+
+// speculation reads vLLM's counters. The window between two readings is that of
+// the timed requests: warm-ups would flatter the acceptance.
+func (s *session) speculation(ctx context.Context) *metrics.Speculation {
+	if s.res.Engine.Name != "vllm" || ctx.Err() != nil {
+		return nil
+	}
+	return probe.Speculation(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
 }
 
 // connections is how many stand open before the clock starts: as many as can be

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,28 +108,34 @@ func (r *Result) Save(f Files) ([]string, error) {
 		f.Manifest, f.Records, f.HDR = withID(f.Manifest, id), withID(f.Records, id), withID(f.HDR, id)
 	}
 	var s saver
-	if f.Result != "" {
-		if f.Append {
-			s.append(f.Result, result)
-		} else {
-			s.write(f.Result, "vllm_bench_serve_json", "application/json", "result", f.Detailed, result)
-		}
+	if f.Result != "" && f.Append {
+		s.append(f.Result, result)
+	} else if f.Result != "" {
+		s.write(f.Result, "vllm_bench_serve_json", "application/json", "result", f.Detailed, bytesOf(result))
 	}
 	if f.Records != "" {
-		var b bytes.Buffer
-		err := metrics.WriteRecords(&b, r.sent())
-		s.add(f.Records, "request_records_jsonl", "application/x-ndjson", "requests", true, b.Bytes(), err)
+		s.write(f.Records, "request_records_jsonl", "application/x-ndjson", "requests", true, func(w io.Writer) error {
+			return metrics.WriteRecords(w, r.sent())
+		})
 	}
 	if f.HDR != "" {
-		var b bytes.Buffer
-		err := metrics.WriteHDR(&b, r.Records, r.options(), r.Start, r.Duration)
-		s.add(f.HDR, "hdr_histogram_log", "text/plain", "histograms", false, b.Bytes(), err)
+		s.write(f.HDR, "hdr_histogram_log", "text/plain", "histograms", false, func(w io.Writer) error {
+			return metrics.WriteHDR(w, r.Records, r.options(), r.Start, r.Duration)
+		})
 	}
 	if f.Manifest != "" {
 		doc, err := manifest.Encode(r.Manifest(result, s.artifacts))
-		s.add(f.Manifest, "", "", "", false, doc, err)
+		if err != nil {
+			s.errs = append(s.errs, fmt.Errorf("%s: %w", f.Manifest, err))
+		} else {
+			s.write(f.Manifest, "", "", "", false, bytesOf(doc))
+		}
 	}
 	return s.written, errors.Join(s.errs...)
+}
+
+func bytesOf(b []byte) func(io.Writer) error {
+	return func(w io.Writer) error { _, err := w.Write(b); return err }
 }
 
 // sent are the records of requests that were issued.
@@ -142,30 +149,40 @@ func (r *Result) sent() []metrics.Record {
 	return out
 }
 
-func (s *saver) add(path, kind, media, id string, raw bool, data []byte, err error) {
+// write makes a file of what fill writes, and an artifact of the file where it
+// is of a kind.
+func (s *saver) write(path, kind, media, id string, raw bool, fill func(io.Writer) error) {
+	sum, size, err := writeWhole(path, fill)
 	if err != nil {
 		s.errs = append(s.errs, fmt.Errorf("%s: %w", path, err))
 		return
 	}
-	s.write(path, kind, media, id, raw, data)
+	s.written = append(s.written, path)
+	if kind == "" || size == 0 || !nameFits(filepath.Base(path)) {
+		return
+	}
+	s.artifacts = append(s.artifacts, manifest.Artifact{
+		Kind: kind, SHA256: sum, Filename: filepath.Base(path), MediaType: media,
+		SizeBytes: size, Visibility: "private", ClientArtifactID: id, RawRequestsIncluded: raw,
+	})
 }
 
-func (s *saver) write(path, kind, media, id string, raw bool, data []byte) {
-	// Records and results may hold texts: no more readable than the user's
-	// umask makes other files.
-	if err := renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path))); err != nil {
-		s.errs = append(s.errs, err)
-		return
+// writeWhole writes a file that appears complete or not at all, and returns its
+// digest and size.
+func writeWhole(path string, fill func(io.Writer) error) (sum string, size int64, err error) {
+	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o666))
+	if err != nil {
+		return "", 0, err
 	}
-	s.written = append(s.written, path)
-	if kind == "" || len(data) == 0 || !nameFits(filepath.Base(path)) {
-		return
+	defer file.Cleanup()
+	h := sha256.New()
+	if err := fill(io.MultiWriter(file, h)); err != nil {
+		return "", 0, err
 	}
-	sum := sha256.Sum256(data)
-	s.artifacts = append(s.artifacts, manifest.Artifact{
-		Kind: kind, SHA256: hex.EncodeToString(sum[:]), Filename: filepath.Base(path), MediaType: media,
-		SizeBytes: int64(len(data)), Visibility: "private", ClientArtifactID: id, RawRequestsIncluded: raw,
-	})
+	if size, err = file.Seek(0, io.SeekCurrent); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), size, file.CloseAtomicallyReplace()
 }
 
 // nameFits tells whether the schema takes a file's name.

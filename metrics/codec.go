@@ -2,7 +2,9 @@ package metrics
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -45,8 +47,9 @@ type line struct {
 	Undrained    bool            `json:"undrained,omitempty"`
 }
 
-// MarshalJSON writes the record file's form of r.
-func (r *Record) MarshalJSON() ([]byte, error) {
+// MarshalJSON writes the record file's form of r. It is a method of the value,
+// so that no way of encoding a Record writes its text.
+func (r Record) MarshalJSON() ([]byte, error) {
 	l := line{
 		Seq: r.Seq, ID: r.ID, Due: r.Due, Slot: r.Slot, Sent: r.Sent, Done: r.Done,
 		Arrivals: r.Arrivals, RxDelay: r.RxDelay, Tokens: r.Tokens, NotBearing: r.NotBearing,
@@ -57,7 +60,10 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 		Trailing: r.Trailing, Undrained: r.Undrained,
 	}
 	if l.Arrivals == nil {
-		l.Arrivals, l.RxDelay = []time.Duration{}, []time.Duration{}
+		l.Arrivals = []time.Duration{}
+	}
+	if l.RxDelay == nil {
+		l.RxDelay = []time.Duration{}
 	}
 	if r.Status != 0 {
 		l.Headers = &r.Headers
@@ -74,24 +80,19 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(&l)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Unknown keys are ignored: a later
-// version may write more.
+// UnmarshalJSON reads what MarshalJSON wrote, and refuses what no run can have
+// produced. Unknown keys are ignored: a later version may write more.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
 		return err
 	}
-	if len(l.RxDelay) != len(l.Arrivals) || (l.Tokens != nil && len(l.Tokens) != len(l.Arrivals)) {
-		return fmt.Errorf("request %d: arrivals_ns, rx_delay_ns and tokens differ in length", l.Seq)
-	}
-	for i, k := range l.NotBearing {
-		if k < 0 || k >= len(l.Arrivals) || (i > 0 && k <= l.NotBearing[i-1]) {
-			return fmt.Errorf("request %d: not_bearing does not index arrivals_ns in order", l.Seq)
-		}
+	if err := l.check(); err != nil {
+		return fmt.Errorf("request %d: %w", l.Seq, err)
 	}
 	*r = Record{
 		Seq: l.Seq, ID: l.ID, Due: l.Due, Slot: l.Slot, Sent: l.Sent, Done: l.Done,
-		Arrivals: l.Arrivals, RxDelay: l.RxDelay, Tokens: l.Tokens, NotBearing: l.NotBearing,
+		Arrivals: some(l.Arrivals), RxDelay: some(l.RxDelay), Tokens: some(l.Tokens), NotBearing: some(l.NotBearing),
 		CachedTokens: l.CachedTokens, TokenSource: l.TokenSource,
 		Status: l.Status, Outcome: l.Outcome, Error: l.Error, Reused: l.Reused, Connect: l.Connect,
 		NoDone: l.NoDone, NotStreamed: l.NotStreamed, UsageMismatch: l.Mismatch, BadUsage: l.BadUsage,
@@ -106,6 +107,100 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	}
 	if l.OutputTokens != nil {
 		r.OutputTokens = *l.OutputTokens
+	}
+	return nil
+}
+
+// some is s, or nil where s is empty.
+func some[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+// countLimit is the end of the numbers that every JSON reader takes exactly: 104
+// days of nanoseconds.
+const countLimit = 1 << 53
+
+// check tells what is wrong with a line that is well-formed JSON.
+func (l *line) check() error {
+	if len(l.RxDelay) != len(l.Arrivals) || len(l.Tokens) > 0 && len(l.Tokens) != len(l.Arrivals) {
+		return fmt.Errorf("arrivals_ns, rx_delay_ns and tokens have %d, %d and %d entries", len(l.Arrivals), len(l.RxDelay), len(l.Tokens))
+	}
+	for i, k := range l.NotBearing {
+		if k < 0 || k >= len(l.Arrivals) || (i > 0 && k <= l.NotBearing[i-1]) {
+			return errors.New("not_bearing does not index arrivals_ns in order")
+		}
+	}
+	if l.First != nil && (len(l.Arrivals) == 0 || *l.First != l.Arrivals[0]) {
+		return errors.New("first_ns is not the first of arrivals_ns")
+	}
+	if (l.Headers != nil) != (l.Status != 0) {
+		return errors.New("one of headers_ns and status without the other")
+	}
+	if l.OutputTokens != nil && l.TokenSource == "" {
+		return errors.New("output_tokens without a token_source")
+	}
+	return errors.Join(l.checkCounts(), l.checkOrder())
+}
+
+func (l *line) checkCounts() error {
+	bad := func(name string, n int64) error {
+		if n < 0 || n >= countLimit {
+			return fmt.Errorf("%s is %d", name, n)
+		}
+		return nil
+	}
+	optional := func(name string, n *int) error {
+		if n == nil {
+			return nil
+		}
+		return bad(name, int64(*n))
+	}
+	errs := []error{
+		bad("seq", int64(l.Seq)), bad("status", int64(l.Status)), bad("connect_ns", int64(l.Connect)),
+		optional("prompt_tokens", l.PromptTokens), optional("output_tokens", l.OutputTokens), bad("cached_tokens", int64(l.CachedTokens)),
+		bad("bad_usage", int64(l.BadUsage)), bad("redialed", int64(l.Redialed)), bad("clamped", int64(l.Clamped)),
+		bad("discarded", int64(l.Discarded)), bad("no_stamp", int64(l.NoStamp)), bad("trailing_bytes", int64(l.Trailing)),
+	}
+	for _, k := range l.Tokens {
+		errs = append(errs, bad("a count in tokens", int64(k)))
+	}
+	for _, d := range l.RxDelay {
+		errs = append(errs, bad("a time in rx_delay_ns", int64(d)))
+	}
+	return errors.Join(errs...)
+}
+
+// checkOrder holds the stamps against the order in which things happen.
+func (l *line) checkOrder() error {
+	type stamp struct {
+		name string
+		at   time.Duration
+	}
+	stamps := []stamp{{"due_ns", l.Due}, {"slot_ns", l.Slot}}
+	if l.Outcome != "" && l.Outcome != Dropped {
+		stamps = append(stamps, stamp{"sent_ns", l.Sent})
+		if l.Headers != nil {
+			stamps = append(stamps, stamp{"headers_ns", *l.Headers})
+		}
+		for _, at := range l.Arrivals {
+			stamps = append(stamps, stamp{"arrivals_ns", at})
+		}
+		stamps = append(stamps, stamp{"done_ns", l.Done})
+	} else if l.Sent != 0 || l.Done != 0 || l.Headers != nil || len(l.Arrivals) > 0 {
+		return errors.New("times of a request that was not sent")
+	}
+	before := stamp{"schedule zero", 0}
+	for _, s := range stamps {
+		if s.at < before.at {
+			return fmt.Errorf("%s is %d, before %s at %d", s.name, s.at, before.name, before.at)
+		}
+		if s.at >= countLimit {
+			return fmt.Errorf("%s is %d, not a time of a run", s.name, s.at)
+		}
+		before = s
 	}
 	return nil
 }
@@ -126,24 +221,42 @@ func WriteRecords(w io.Writer, records []Record) error {
 	return buf.Flush()
 }
 
-// ReadRecords yields the records of a file that WriteRecords wrote. An error
-// ends the sequence and names the line.
+// lineMax bounds a line of a record file: the stream of a request of 6 h at 100
+// events/s takes a fifth of it.
+const lineMax = 256 << 20
+
+// ReadRecords yields the records of a file that WriteRecords wrote, one a line;
+// blank lines are skipped. An error ends the sequence and names the line.
 func ReadRecords(r io.Reader) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		dec := json.NewDecoder(r)
-		for n := 1; ; n++ {
+		in := bufio.NewScanner(r)
+		in.Buffer(make([]byte, 0, 1<<16), lineMax)
+		n := 0
+		for in.Scan() {
+			n++
+			text := bytes.TrimSpace(in.Bytes())
+			if len(text) == 0 {
+				continue
+			}
 			rec := new(Record)
-			switch err := dec.Decode(rec); err {
-			case nil:
-				if !yield(rec, nil) {
-					return
-				}
-			case io.EOF:
-				return
-			default:
+			if err := decode(text, rec); err != nil {
 				yield(nil, fmt.Errorf("line %d: %w", n, err))
 				return
 			}
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		if err := in.Err(); err != nil {
+			yield(nil, fmt.Errorf("line %d: %w", n+1, err))
 		}
 	}
+}
+
+// decode wants an object: JSON's null would pass for an empty record.
+func decode(text []byte, rec *Record) error {
+	if text[0] != '{' {
+		return errors.New("not a JSON object")
+	}
+	return rec.UnmarshalJSON(text)
 }

@@ -91,7 +91,10 @@ type Record struct {
 	Text string // what was generated, only where asked for; never in the record file
 }
 
-// Bearing calls yield with the index of every arrival that carried a token. A
+// issued tells that the request was sent.
+func (r *Record) issued() bool { return r.Outcome != "" && r.Outcome != Dropped }
+
+// bearing calls yield with the index of every arrival that carried a token. A
 // stream in which none did counts all its arrivals: some servers send no text.
 func (r *Record) bearing(yield func(i int)) {
 	skip := r.NotBearing
@@ -131,6 +134,9 @@ func (r *Record) chunks() reading {
 
 // tokens is our reading: token-bearing events only.
 func (r *Record) tokens() (t reading) {
+	if len(r.NotBearing) == 0 {
+		return r.chunks()
+	}
 	r.bearing(func(i int) {
 		if t.n == 0 {
 			t.first = r.Arrivals[i]

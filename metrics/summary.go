@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/servebench/servebench/metrics/stat"
 )
 
 // Options says what to make of a run's records. The zero value is a closed loop
@@ -19,19 +17,19 @@ type Options struct {
 	// OpenLoop tells that requests had due times of their own: only then do
 	// latencies from the due time exist.
 	OpenLoop bool
-	// MaxConcurrency is the number of in-flight slots; 0 where there were none.
-	MaxConcurrency int
 	// RawGaps is how many inter-token gaps are held exactly, 4 bytes each;
-	// beyond it the histogram answers and Dist.Source says so. 0: 64 Mi.
+	// beyond it the histogram answers and Dist.Source says so. 0: 64 Mi. It
+	// holds for each metric with a sample an event by itself.
 	RawGaps int
 }
 
-// Dist is the distribution of one metric in milliseconds.
+// Dist is the distribution of one metric in milliseconds. One that [Summarize]
+// returned has samples, does not change, and may be shared by two metrics.
 type Dist struct {
 	N                           int // samples
 	Mean, Median, Std, Min, Max float64
 	// Source is "exact", or "hdr3" where a histogram of three significant
-	// digits had to answer for quantiles and spread.
+	// digits had to answer for median and percentiles.
 	Source string
 
 	percent []float64
@@ -93,9 +91,14 @@ type Summary struct {
 
 	// Good is the number of requests within all Goodput bounds.
 	Good int
-	// PeakTokens and PeakConcurrency are vLLM's figures: the fullest second in
-	// chunks, and the requests that touch it.
+	// PeakTokens and PeakConcurrency are vLLM's figures: events with choices in
+	// the fullest second (not tokens), and the most requests that touch a second
+	// (not those in flight together).
 	PeakTokens, PeakConcurrency int
+	// MaxInFlight is the most requests in flight at one instant. MaxTokenRate is
+	// the most output tokens in a second, and never below their mean rate.
+	MaxInFlight  int
+	MaxTokenRate float64
 
 	// InputRange and OutputRange are the smallest and largest counts over
 	// completed requests; zero where none told.
@@ -109,24 +112,29 @@ type Summary struct {
 // basePercentiles are those of the manifest.
 var basePercentiles = []float64{50, 90, 95, 99}
 
-// Summarize computes a run's numbers. Records are only read.
+// Summarize computes a run's numbers. Records are only read. No number is NaN or
+// infinite, whatever the records say.
 func Summarize(records []Record, o Options) *Summary {
 	s := &Summary{Outcomes: map[Outcome]int{}, TokenSources: map[TokenSource]int{}}
-	c := newCollector(o)
+	c := newCollector(records, o)
 	for i := range records {
 		r := &records[i]
 		if r.Outcome == "" {
 			continue
 		}
 		s.count(r)
-		c.generator(r)
+		if r.issued() {
+			r.generator(o, c.put)
+		}
 		if r.Outcome == OK {
 			s.completed(r)
-			c.latency(r)
+			c.completed(r)
+			r.latencies(o, c.put)
 		}
 	}
 	c.finish(s)
 	s.PeakTokens, s.PeakConcurrency = vllmPeaks(records)
+	s.MaxInFlight, s.MaxTokenRate = peakInFlight(records), peakTokenRate(records, s.Last)
 	return s
 }
 
@@ -139,7 +147,7 @@ func (s *Summary) count(r *Record) {
 	k.NotStreamed += b2i(r.NotStreamed)
 	k.UsageMismatch += b2i(r.UsageMismatch)
 	k.Undrained += b2i(r.Undrained)
-	k.Dialed += b2i(!r.Reused && r.Status != 0)
+	k.Dialed += b2i(!r.Reused && (r.Status != 0 || r.Connect > 0))
 	k.BadUsage += r.BadUsage
 	k.Redialed += r.Redialed
 	k.Trailing += r.Trailing
@@ -148,6 +156,9 @@ func (s *Summary) count(r *Record) {
 	k.NoStamp += r.NoStamp
 	k.Events += len(r.Arrivals)
 	k.NotBearing += len(r.NotBearing)
+	for i := 1; i < len(r.Arrivals); i++ {
+		k.ZeroGaps += b2i(r.Arrivals[i] == r.Arrivals[i-1])
+	}
 	if r.Outcome != OK {
 		s.Failed++
 	}
@@ -156,17 +167,22 @@ func (s *Summary) count(r *Record) {
 // completed takes in a request that succeeded.
 func (s *Summary) completed(r *Record) {
 	s.Completed++
-	s.InputTokens += int64(r.PromptTokens)
-	s.OutputTokens += int64(r.OutputTokens)
-	s.Counters.Cached += int64(r.CachedTokens)
+	s.InputTokens = plus(s.InputTokens, r.PromptTokens)
+	s.OutputTokens = plus(s.OutputTokens, r.OutputTokens)
+	s.Counters.Cached = plus(s.Counters.Cached, r.CachedTokens)
 	if r.TokenSource != "" {
+		widen(&s.OutputRange, r.OutputTokens, len(s.TokenSources) == 0)
 		s.TokenSources[r.TokenSource]++
 		s.Counters.Empty += b2i(r.OutputTokens == 0)
-		widen(&s.OutputRange, r.OutputTokens, s.Completed == 1)
 	}
 	if r.PromptTokens > 0 {
 		widen(&s.InputRange, r.PromptTokens, s.InputRange == [2]int{})
 	}
+}
+
+// plus adds a count that a server told; no server can make the sum wrap round.
+func plus(sum int64, n int) int64 {
+	return sum + min(int64(max(n, 0)), math.MaxInt64-sum)
 }
 
 func widen(r *[2]int, v int, first bool) {
@@ -184,234 +200,218 @@ func b2i(b bool) int {
 	return 0
 }
 
-// collector gathers samples in nanoseconds.
-type collector struct {
-	o                            Options
-	percent                      []float64
-	ttft, e2el, ttftTok, e2elTok []int64
-	tpot, tpotTok                ratios
-	itl, itlTok, perTok, rx      gaps
-	fromDue, e2eFromDue          []int64
-	wait, lag, ramp, connect     []int64
-	queue, e2eQueue              []int64
-	good, reads, zeroGaps        int
-}
+// metric names one distribution of durations; those with Token in their name
+// are our reading, ttft, itl and e2el are vLLM's.
+type metric int
 
-func newCollector(o Options) *collector {
-	c := &collector{o: o, percent: slices.Clone(basePercentiles)}
-	for _, p := range o.Percentiles {
-		if !slices.Contains(c.percent, p) {
-			c.percent = append(c.percent, p)
-		}
-	}
-	limit := o.RawGaps
-	if limit == 0 {
-		limit = 64 << 20
-	}
-	for _, g := range []*gaps{&c.itl, &c.itlTok, &c.perTok, &c.rx} {
-		g.limit = limit
-	}
-	return c
-}
+const (
+	ttft metric = iota
+	itl
+	e2el
+	clientQueue
+	e2elWithQueue
+	ttftToken
+	itlToken
+	tpotToken
+	e2elToken
+	itlPerToken
+	ttftFromDue
+	e2elFromDue
+	queueWait
+	lag
+	rampLag
+	rxDelay
+	connect
+	metricCount
+)
 
-// generator takes in our own part of a request of any outcome.
-func (c *collector) generator(r *Record) {
-	if !c.o.OpenLoop && r.Slot == 0 {
-		c.ramp = append(c.ramp, int64(r.Lag()))
+// generator puts our own part of a request that was sent, of any outcome.
+func (r *Record) generator(o Options, put func(m metric, ns int64, k int)) {
+	if !o.OpenLoop && r.Slot == 0 {
+		put(rampLag, int64(r.Lag()), 1)
 	} else {
-		c.lag = append(c.lag, int64(r.Lag()))
+		put(lag, int64(r.Lag()), 1)
 	}
-	if c.o.OpenLoop {
-		c.wait = append(c.wait, int64(r.QueueWait()))
+	if o.OpenLoop {
+		put(queueWait, int64(r.QueueWait()), 1)
 	}
 	if r.Connect > 0 {
-		c.connect = append(c.connect, int64(r.Connect))
+		put(connect, int64(r.Connect), 1)
 	}
-	for i, at := range r.Arrivals {
+	for i, d := range r.RxDelay[:min(len(r.RxDelay), len(r.Arrivals))] {
 		// Events of one read share its stamp and its delay.
-		if i > 0 && at == r.Arrivals[i-1] {
-			c.zeroGaps++
-			if r.RxDelay[i] == r.RxDelay[i-1] {
-				continue
-			}
+		if i == 0 || r.Arrivals[i] != r.Arrivals[i-1] || d != r.RxDelay[i-1] {
+			put(rxDelay, int64(d), 1)
 		}
-		c.reads++
-		c.rx.add(int64(r.RxDelay[i]))
 	}
 }
 
-// latency takes in a completed request's latencies, in both readings.
-func (c *collector) latency(r *Record) {
+// latencies puts those of a completed request in both readings, but for tpot,
+// which is no whole number of nanoseconds.
+func (r *Record) latencies(o Options, put func(m metric, ns int64, k int)) {
 	chunk, token := r.chunks(), r.tokens()
-	e2el := int64(r.end(chunk) - r.Sent)
-	c.e2el = append(c.e2el, e2el)
-	c.e2elTok = append(c.e2elTok, int64(r.end(token)-r.Sent))
-	if c.o.OpenLoop {
-		c.e2eFromDue = append(c.e2eFromDue, int64(r.end(token)-r.Due))
-	}
+	last := int64(r.end(chunk) - r.Sent)
 	queue := int64(r.Sent)
-	if c.o.OpenLoop {
+	if o.OpenLoop {
 		queue = int64(r.Sent - r.Due)
 	}
-	c.queue, c.e2eQueue = append(c.queue, queue), append(c.e2eQueue, queue+e2el)
-	var ttft int64
-	var tpot float64
-	if chunk.n > 0 {
-		ttft = int64(chunk.first - r.Sent)
-		c.ttft = append(c.ttft, ttft)
-		c.ttftTok = append(c.ttftTok, int64(token.first-r.Sent))
-		if c.o.OpenLoop {
-			c.fromDue = append(c.fromDue, int64(token.first-r.Due))
-		}
-		if n := r.OutputTokens; n > 1 {
-			tpot = c.tpot.add(int64(chunk.last-chunk.first), int64(n-1))
-			// One chunk with all the tokens tells nothing of their pace. vLLM
-			// says 0 there, which is kept in its own reading alone.
-			if token.n > 1 {
-				c.tpotTok.add(int64(token.last-token.first), int64(n-1))
-			}
-		}
-		c.gapsOf(r)
+	put(e2el, last, 1)
+	put(e2elToken, int64(r.end(token)-r.Sent), 1)
+	put(clientQueue, queue, 1)
+	put(e2elWithQueue, queue+last, 1)
+	if o.OpenLoop {
+		put(e2elFromDue, int64(r.end(token)-r.Due), 1)
 	}
-	if c.within(float64(ttft), tpot, float64(e2el)) {
-		c.good++
+	if chunk.n == 0 {
+		return
 	}
+	put(ttft, int64(chunk.first-r.Sent), 1)
+	put(ttftToken, int64(token.first-r.Sent), 1)
+	if o.OpenLoop {
+		put(ttftFromDue, int64(token.first-r.Due), 1)
+	}
+	for i := 1; i < len(r.Arrivals); i++ {
+		put(itl, int64(r.Arrivals[i]-r.Arrivals[i-1]), 1)
+	}
+	r.tokenGaps(put)
 }
 
-// gapsOf takes in the gaps between a request's events.
-func (c *collector) gapsOf(r *Record) {
-	for i := 1; i < len(r.Arrivals); i++ {
-		c.itl.add(int64(r.Arrivals[i] - r.Arrivals[i-1]))
-	}
-	prev := -1
+// tokenGaps puts the gaps between token-bearing events, whole and shared among
+// the tokens that came at their end.
+func (r *Record) tokenGaps(put func(m metric, ns int64, k int)) {
+	known := r.Tokens != nil && len(r.Tokens) == len(r.Arrivals)
+	prev := -1  // the bearing event before
+	from := -1  // where the gap that is to be shared began
+	next := 0   // the first event whose tokens are not in the share yet
+	tokens := 0 // those of the share
 	r.bearing(func(i int) {
 		if prev >= 0 {
-			gap := int64(r.Arrivals[i] - r.Arrivals[prev])
-			c.itlTok.add(gap)
-			if r.Tokens != nil {
-				// The gap's tokens came one after the other for all we know.
-				k := int64(r.Tokens[i])
-				for j := range k {
-					c.perTok.add(gap*(j+1)/k - gap*j/k)
-				}
+			put(itlToken, int64(r.Arrivals[i]-r.Arrivals[prev]), 1)
+		}
+		if known {
+			for ; next <= i; next++ {
+				tokens += r.Tokens[next]
+			}
+			if from >= 0 && tokens > 0 {
+				share(int64(r.Arrivals[i]-r.Arrivals[from]), tokens, put)
+			}
+			// An event without a token of its own passes its gap on.
+			if from < 0 || tokens > 0 {
+				from, tokens = i, 0
 			}
 		}
 		prev = i
 	})
 }
 
-// within tells whether a request met every goodput bound (nanoseconds).
-func (c *collector) within(ttft, tpot, e2el float64) bool {
-	for name, ms := range c.o.Goodput {
-		v := map[string]float64{"ttft": ttft, "tpot": tpot, "e2el": e2el}[name]
-		if v > ms*1e6 {
-			return false
+// share puts a gap's k parts, which differ by at most 1 ns and add up to it.
+func share(gap int64, k int, put func(m metric, ns int64, k int)) {
+	part, rest := gap/int64(k), int(gap%int64(k))
+	put(itlPerToken, part+1, rest)
+	put(itlPerToken, part, k-rest)
+}
+
+// collector gathers the samples of a run.
+type collector struct {
+	percent []float64
+	all     [metricCount]samples
+	tpot    ratios // vLLM's reading
+	tpotTok ratios
+	oneITL  bool                               // all events bore tokens: both readings have the same gaps
+	bounds  struct{ ttft, tpot, e2el float64 } // ms
+	good    int
+}
+
+func newCollector(records []Record, o Options) *collector {
+	c := &collector{percent: slices.Clone(basePercentiles), oneITL: true}
+	for _, p := range o.Percentiles {
+		if p >= 0 && p <= 100 && !slices.Contains(c.percent, p) {
+			c.percent = append(c.percent, p)
 		}
 	}
-	return true
+	events := 0
+	for i := range records {
+		r := &records[i]
+		events += len(r.Arrivals)
+		c.oneITL = c.oneITL && r.BearingCount() == len(r.Arrivals)
+	}
+	limit := o.RawGaps
+	if limit <= 0 {
+		limit = 64 << 20
+	}
+	for _, m := range []metric{itl, itlToken, itlPerToken, rxDelay} {
+		c.all[m].limit = limit
+	}
+	for _, m := range []metric{itl, itlToken, rxDelay} {
+		if m != itlToken || !c.oneITL {
+			c.all[m].small = make([]uint32, 0, min(events, limit))
+		}
+	}
+	bound := func(name string) float64 {
+		if ms, ok := o.Goodput[name]; ok {
+			return ms
+		}
+		return math.Inf(1)
+	}
+	c.bounds.ttft, c.bounds.tpot, c.bounds.e2el = bound("ttft"), bound("tpot"), bound("e2el")
+	return c
+}
+
+func (c *collector) put(m metric, ns int64, k int) {
+	if m != itlToken || !c.oneITL {
+		c.all[m].add(ns, k)
+	}
+}
+
+// completed takes in a completed request's time per token, and whether it was
+// good.
+func (c *collector) completed(r *Record) {
+	chunk, token := r.chunks(), r.tokens()
+	// vLLM takes the tpot of an answer of one token as 0 here. What was not
+	// measured meets no bound: vLLM counts such a request as failed.
+	unknown := math.Inf(1)
+	first, pace := unknown, unknown
+	if chunk.n > 0 {
+		first = float64(chunk.first-r.Sent) / msInNS
+	}
+	n := int64(r.OutputTokens)
+	if n <= 1 {
+		pace = 0
+	} else if chunk.n > 0 {
+		pace = perToken(int64(chunk.last-chunk.first), n-1)
+		c.tpot.add(int64(chunk.last-chunk.first), n-1)
+		// One event with all the tokens tells nothing of their pace. vLLM says 0
+		// there, which is kept in its own reading alone.
+		if token.n > 1 {
+			c.tpotTok.add(int64(token.last-token.first), n-1)
+		}
+	}
+	whole := float64(r.end(chunk)-r.Sent) / msInNS
+	if first <= c.bounds.ttft && pace <= c.bounds.tpot && whole <= c.bounds.e2el {
+		c.good++
+	}
 }
 
 func (c *collector) finish(s *Summary) {
-	s.VLLM = Latencies{c.dist(c.ttft), c.tpot.dist(c.percent), c.itl.dist(c.percent), c.dist(c.e2el)}
-	s.Token = Latencies{c.dist(c.ttftTok), c.tpotTok.dist(c.percent), c.itlTok.dist(c.percent), c.dist(c.e2elTok)}
-	s.ITLPerToken = c.perTok.dist(c.percent)
-	s.TTFTFromDue, s.E2ELFromDue = c.dist(c.fromDue), c.dist(c.e2eFromDue)
-	s.ClientQueue, s.E2ELWithQueue = c.dist(c.queue), c.dist(c.e2eQueue)
-	s.QueueWait, s.Lag, s.RampLag = c.dist(c.wait), c.dist(c.lag), c.dist(c.ramp)
-	s.RxDelay, s.Connect = c.rx.dist(c.percent), c.dist(c.connect)
+	dist := func(m metric) *Dist { return c.all[m].dist(c.percent) }
+	s.VLLM = Latencies{dist(ttft), c.tpot.dist(c.percent), dist(itl), dist(e2el)}
+	s.Token = Latencies{dist(ttftToken), c.tpotTok.dist(c.percent), s.VLLM.ITL, dist(e2elToken)}
+	if !c.oneITL {
+		s.Token.ITL = dist(itlToken)
+	}
+	s.ITLPerToken = dist(itlPerToken)
+	s.TTFTFromDue, s.E2ELFromDue = dist(ttftFromDue), dist(e2elFromDue)
+	s.ClientQueue, s.E2ELWithQueue = dist(clientQueue), dist(e2elWithQueue)
+	s.QueueWait, s.Lag, s.RampLag = dist(queueWait), dist(lag), dist(rampLag)
+	s.RxDelay, s.Connect = dist(rxDelay), dist(connect)
 	s.Good = c.good
-	s.Counters.Reads, s.Counters.ZeroGaps = c.reads, c.zeroGaps
+	s.Counters.Reads = c.all[rxDelay].n
 }
 
-// dist sorts ns in place.
-func (c *collector) dist(ns []int64) *Dist {
-	slices.Sort(ns)
-	var sum int64
-	for _, v := range ns {
-		sum += v
+// fill asks at for the median and the percentiles; at takes percent.
+func (d *Dist) fill(at func(p float64) float64) {
+	d.Median = at(50)
+	for _, p := range d.percent {
+		d.value = append(d.value, at(p))
 	}
-	mean := float64(sum) / (float64(len(ns)) * 1e6)
-	return exact(len(ns), func(i int) float64 { return float64(ns[i]) / 1e6 }, mean, c.percent)
-}
-
-// exact makes a Dist of n values in ascending order; nil for none.
-func exact(n int, at func(int) float64, mean float64, percent []float64) *Dist {
-	if n == 0 {
-		return nil
-	}
-	d := &Dist{N: n, Mean: mean, Min: at(0), Max: at(n - 1), Source: "exact", percent: percent}
-	d.Std, _ = stat.StdDev(n, at, mean)
-	d.Median, _ = stat.Quantile(n, at, 0.5)
-	for _, p := range percent {
-		v, _ := stat.Quantile(n, at, p/100)
-		d.value = append(d.value, v)
-	}
-	return d
-}
-
-// ratios collects durations over counts: tpot.
-type ratios struct {
-	values []float64 // ns
-	sum    int64     // of the numerators
-	over   int64     // the common denominator; 0 none yet, -1 they differ
-}
-
-func (q *ratios) add(ns, over int64) float64 {
-	v := float64(ns) / float64(over)
-	q.values = append(q.values, v)
-	q.sum += ns
-	if q.over == 0 {
-		q.over = over
-	} else if q.over != over {
-		q.over = -1
-	}
-	return v
-}
-
-func (q *ratios) dist(percent []float64) *Dist {
-	n := float64(len(q.values))
-	// With equal lengths the mean comes from the exact integer sum, so that
-	// mean(e2el) = mean(ttft) + (n-1) mean(tpot) holds to the last places.
-	mean := stat.Sum(q.values) / n / 1e6
-	if q.over > 0 {
-		mean = float64(q.sum) / (n * float64(q.over) * 1e6)
-	}
-	slices.Sort(q.values)
-	return exact(len(q.values), func(i int) float64 { return q.values[i] / 1e6 }, mean, percent)
-}
-
-// vllmPeaks computes vLLM's max_output_tokens_per_s and max_concurrent_requests
-// as its client does, flaws and all: one-second buckets from the first send,
-// one for each event with choices, and every request counts in each second that
-// it touches.
-func vllmPeaks(records []Record) (tokens, concurrent int) {
-	start, end := time.Duration(math.MaxInt64), time.Duration(0)
-	for i := range records {
-		if r := &records[i]; r.Outcome == OK {
-			start = min(start, r.Sent)
-			end = max(end, r.end(r.chunks()))
-		}
-	}
-	if end < start {
-		return 0, 0
-	}
-	n := int((end-start)/time.Second) + 1
-	toks, active := make([]int, n), make([]int, n+1)
-	for i := range records {
-		r := &records[i]
-		if r.Outcome != OK {
-			continue
-		}
-		for _, at := range r.Arrivals {
-			toks[(at-start)/time.Second]++
-		}
-		active[(r.Sent-start)/time.Second]++
-		active[(r.end(r.chunks())-start)/time.Second+1]--
-	}
-	now := 0
-	for i := range n {
-		now += active[i]
-		tokens, concurrent = max(tokens, toks[i]), max(concurrent, now)
-	}
-	return tokens, concurrent
 }

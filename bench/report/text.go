@@ -25,7 +25,8 @@ type Table struct {
 	Summary        *metrics.Summary
 	Percentiles    []float64
 	Sections       []Section // vLLM's, in its order
-	Own            []Row     // below vLLM's table
+	Speculation    *metrics.Speculation
+	Own            []Row // below vLLM's table
 	Warnings       []string
 	Files          []string
 }
@@ -88,6 +89,20 @@ func Text(w io.Writer, t *Table) error {
 	for _, sec := range t.Sections {
 		section(b, sec, t.Percentiles)
 	}
+	if sp := t.Speculation; sp != nil {
+		line(b, center("Speculative Decoding", '-'))
+		real("Acceptance rate (%):", sp.Rate())
+		real("Acceptance length:", sp.Length())
+		count("Drafts:", sp.Drafts)
+		count("Draft tokens:", sp.DraftTokens)
+		count("Accepted tokens:", sp.Accepted)
+		if len(sp.AcceptedAt) > 0 {
+			line(b, "Per-position acceptance (%):")
+		}
+		for i, p := range sp.Positions() {
+			real(fmt.Sprintf("  Position %d:", i), 100*p)
+		}
+	}
 	line(b, strings.Repeat("=", 50))
 	own(b, t)
 	return b.Flush()
@@ -124,6 +139,9 @@ func section(w io.Writer, sec Section, percentiles []float64) {
 
 // own writes what vLLM's table does not have.
 func own(w io.Writer, t *Table) {
+	line(w, "")
+	line(w, fmt.Sprintf("%-40s %-10d", "In flight at most:", t.Summary.MaxInFlight))
+	line(w, fmt.Sprintf("%-40s %-10.2f", "Output tokens in the fullest second:", t.Summary.MaxTokenRate))
 	if len(t.Own) > 0 {
 		line(w, "")
 		line(w, fmt.Sprintf("%-28s %8s %10s %10s %10s %10s", "servebench (ms)", "n", "mean", "p50", "p90", "p99"))

@@ -443,7 +443,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
 	t := &report.Table{
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
-		Summary: res.Summary, Percentiles: c.Percentiles, Files: saved,
+		Summary: res.Summary, Percentiles: c.Percentiles, Files: saved, Speculation: res.Speculation,
 	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
