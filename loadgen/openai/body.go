@@ -53,7 +53,7 @@ type Format struct {
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
-// strictly lists parameters that OpenAI's API refuses.
+// foreign lists parameters that OpenAI's API refuses.
 var foreign = []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"}
 
 // Foreign lists the set parameters that Strict keeps back.
@@ -156,6 +156,11 @@ func (f Format) merge(body []byte) ([]byte, error) {
 	over, err := encode(s)
 	if err != nil {
 		return nil, err
+	}
+	if len(f.Extra) > 0 {
+		if err := CheckExtra(f.Extra); err != nil {
+			return nil, err
+		}
 	}
 	for _, layer := range [][]byte{over, f.Extra} {
 		gjson.ParseBytes(layer).ForEach(func(key, value gjson.Result) bool {

@@ -68,13 +68,18 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	proxied   bool
+	secrets   []string // what no message may repeat
+
+	life  context.Context // ends with Close: dials outlive their requests
+	close context.CancelFunc
 	mu    sync.Mutex
-	ready []*conn // opened beforehand, not yet used
+	ready []*conn // opened beforehand, not yet used; guarded by mu
 
 	// Events counts token-bearing events as they come, for a live display.
 	Events atomic.Int64
-	// slowDrain is set once the target has kept a connection open after [DONE].
-	slowDrain atomic.Bool
+	// Whether the target has ever ended a body soon after [DONE], and whether
+	// it has ever kept one open.
+	drained, undrained atomic.Bool
 }
 
 // New makes a client. It opens nothing. Errors: a URL that is not one.
@@ -87,7 +92,8 @@ func New(cfg Config) (*Client, error) {
 	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
 	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
-	c := &Client{cfg: cfg}
+	c := &Client{cfg: cfg, secrets: secrets(cfg)}
+	c.life, c.close = context.WithCancel(context.Background())
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	if err != nil {
 		return nil, fmt.Errorf("proxy of the environment: %w", errors.New("HTTP_PROXY, HTTPS_PROXY: not a URL"))
@@ -106,7 +112,7 @@ func New(cfg Config) (*Client, error) {
 		c.transport.DialTLSContext = nil // the tunnel's TLS is the transport's
 	}
 	c.http = &http.Client{
-		Transport:     &recorder{c.transport},
+		Transport:     &recorder{c},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.api = c.newAPI(base)
@@ -126,8 +132,8 @@ func (c *Client) newAPI(base *url.URL) openai.Client {
 	if c.cfg.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(c.cfg.APIKey))
 	}
-	for k, v := range c.cfg.Header {
-		opts = append(opts, option.WithHeader(k, v))
+	for _, h := range []string{"Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Retry-Count", "Timeout"} {
+		opts = append(opts, option.WithHeaderDel("X-Stainless-"+h))
 	}
 	// openai.NewClient would read OPENAI_BASE_URL and its like; a client made
 	// of options does not.
@@ -171,8 +177,9 @@ func (c *Client) Headers() http.Header {
 // Proxied tells whether a proxy of the environment stands between.
 func (c *Client) Proxied() bool { return c.proxied }
 
-// Close ends all idle connections. No request may be under way.
+// Close ends all connections and dials. No request may be under way or follow.
 func (c *Client) Close() {
+	c.close()
 	c.transport.CloseIdleConnections()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,23 +195,50 @@ type conn struct {
 	rx       *rxtime.Conn
 	took     time.Duration // dial and TLS
 	before   bool          // opened before it was needed
+	held     bool          // a line feed was read and not yet handed on
+}
+
+// Read keeps back the line feed of a chunk's header at the end of what there is.
+// With the whole header in its buffer net/http would wait for the chunk before
+// it hands out the event in front of it, which then had the chunk's stamp.
+func (k *conn) Read(p []byte) (int, error) {
+	if k.held && len(p) > 0 {
+		p[0], k.held = '\n', false
+		return 1, nil
+	}
+	n, err := k.Conn.Read(p)
+	if n > 3 && p[n-1] == '\n' && p[n-2] == '\r' && kinds[p[n-3]]&hex != 0 {
+		k.held = true
+		return n - 1, nil // an error comes again
+	}
+	return n, err
 }
 
 // NetConn is the connection below, as tls.Conn has it.
 func (k *conn) NetConn() net.Conn { return k.Conn }
 
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if k := c.takeReady(); k != nil {
-		return k, nil
-	}
-	return c.open(ctx, network, addr)
+	return c.take(ctx, network, addr, "")
 }
 
 func (c *Client) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	return c.take(ctx, network, addr, host)
+}
+
+// take returns a connection that stands ready or else a new one.
+func (c *Client) take(ctx context.Context, network, addr, tlsHost string) (net.Conn, error) {
 	if k := c.takeReady(); k != nil {
 		return k, nil
 	}
-	return c.openTLS(ctx, network, addr)
+	k, err := c.open(ctx, network, addr, tlsHost)
+	if err != nil {
+		return nil, err // not a nil *conn in a net.Conn
+	}
+	return k, nil
 }
 
 // takeReady returns a connection that was opened beforehand and still stands.
@@ -222,40 +256,37 @@ func (c *Client) takeReady() *conn {
 	return nil
 }
 
-func (c *Client) open(ctx context.Context, network, addr string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
+// open dials and, with a host for it, shakes hands in TLS; the connect timeout
+// is for both together.
+func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	start := time.Now()
+	defer context.AfterFunc(c.life, cancel)()
+	if d := c.cfg.ConnectTimeout; d > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, d)
+		defer stop()
+	}
 	dial := c.cfg.Dial
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
+	start := time.Now()
 	raw, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
-	return &conn{Conn: rx, rx: rx, took: time.Since(start)}, nil
-}
-
-func (c *Client) openTLS(ctx context.Context, network, addr string) (*conn, error) {
-	k, err := c.open(ctx, network, addr)
-	if err != nil {
-		return nil, err
+	k := &conn{Conn: rx, rx: rx}
+	if tlsHost != "" {
+		t := tls.Client(rx, c.tls(tlsHost))
+		if err := t.HandshakeContext(ctx); err != nil {
+			rx.Close()
+			return nil, &tlsError{err}
+		}
+		k.Conn = t
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = addr
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
-	defer cancel()
-	start := time.Now()
-	t := tls.Client(k.rx, c.tls(host))
-	if err := t.HandshakeContext(ctx); err != nil {
-		k.Close()
-		return nil, &tlsError{err}
-	}
-	k.Conn, k.took = t, k.took+time.Since(start)
+	k.took = time.Since(start)
 	return k, nil
 }
 
@@ -263,10 +294,26 @@ func (c *Client) tls(host string) *tls.Config {
 	return &tls.Config{ServerName: host, InsecureSkipVerify: c.cfg.Insecure, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
-// tlsError marks a handshake that failed.
+// settle takes in the session tickets that a server sends after a TLS 1.3
+// handshake, wanted or not: unread, they make a connection look dead. They come
+// within one round trip; the handshake took two.
+func (k *conn) settle() {
+	_ = k.SetReadDeadline(time.Now().Add(max(k.took, 20*time.Millisecond)))
+	_, _ = k.Conn.Read(make([]byte, 1)) // a server has nothing to say yet
+	_ = k.SetReadDeadline(time.Time{})
+}
+
+// tlsError is a handshake that failed.
 type tlsError struct{ err error }
 
-func (e *tlsError) Error() string { return "TLS: " + e.err.Error() }
+func (e *tlsError) Error() string {
+	var record tls.RecordHeaderError
+	if errors.As(e.err, &record) && string(record.RecordHeader[:]) == "HTTP/" {
+		return "TLS: the server speaks plain HTTP on this port"
+	}
+	return "TLS: " + e.err.Error()
+}
+
 func (e *tlsError) Unwrap() error { return e.err }
 
 // dialers bounds how many connections are opened at once: a listen backlog may
@@ -284,9 +331,9 @@ func (c *Client) Open(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	port, open := base.Port(), c.open
+	port, tlsHost := base.Port(), ""
 	if base.Scheme == "https" {
-		open = c.openTLS
+		tlsHost = base.Hostname()
 	}
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[base.Scheme]
@@ -299,11 +346,14 @@ func (c *Client) Open(ctx context.Context, n int) error {
 	c.mu.Unlock()
 	for range missing {
 		g.Go(func() error {
-			k, err := open(ctx, "tcp", addr)
+			k, err := c.open(ctx, "tcp", addr, tlsHost)
 			if err != nil {
 				return err
 			}
 			k.before = true
+			if tlsHost != "" {
+				k.settle()
+			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.ready = append(c.ready, k)

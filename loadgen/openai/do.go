@@ -28,10 +28,13 @@ type call struct {
 	rec   *metrics.Record
 	watch *watch
 
-	conn      *conn
-	attempts  int
+	cancel func() // ends the request
+
+	conn      *conn // nil until the transport has chosen one
+	attempts  int   // how often it had to
 	discarded int64
 	errBody   []byte // of a status that is an error, cut
+	location  string // of a redirect, which is not followed
 
 	prev    time.Duration // the latest arrival
 	done    bool          // [DONE] came
@@ -40,10 +43,13 @@ type call struct {
 	usage   usage
 	final   bool // the usage came at the end, not on the way
 	tokens  []int
+	bearing int  // events that carried a token
 	counted int  // completion tokens up to now, where usage comes on the way
-	unknown bool // some event did not tell its tokens
+	told    bool // some event told its tokens
+	unknown bool // some event with a token did not
 	text    []byte
 
+	ev  event // the one at hand
 	dec sse.Decoder
 	buf [4 << 10]byte // the transport's own buffer is no larger
 }
@@ -59,8 +65,8 @@ func (c *Client) Do(ctx context.Context, clock loadgen.Clock, req *loadgen.Reque
 	defer cancel()
 	k := calls.Get().(*call)
 	defer k.release()
-	k.c, k.clock, k.req, k.rec = c, clock, req, rec
-	k.usage = usage{prompt: -1, completion: -1, cached: -1, reasoning: -1}
+	k.c, k.clock, k.req, k.rec, k.cancel = c, clock, req, rec, cancel
+	k.usage = noUsage
 	k.dec.MaxEvent = c.cfg.MaxEventBytes
 	rec.Sent = clock.Now()
 	k.watch = startWatch(&c.cfg, clock, cancel)
@@ -68,9 +74,12 @@ func (c *Client) Do(ctx context.Context, clock loadgen.Clock, req *loadgen.Reque
 	k.expect(req.OutputTokens)
 
 	res, err := k.post(ctx)
-	if err == nil {
+	switch {
+	case rec.Status != 0 && rec.Status/100 != 2:
+		err = &fault{metrics.HTTP, k.statusMessage(res)}
+	case err == nil:
 		defer res.Body.Close()
-		err = k.read(res, cancel)
+		err = k.read(res)
 	}
 	k.end(ctx, err)
 }
@@ -90,25 +99,15 @@ func (k *call) release() {
 	calls.Put(k)
 }
 
-// post sends the request through openai-go and returns the raw response.
-func (k *call) post(ctx context.Context) (*http.Response, error) {
+// post sends the request through openai-go and returns the raw response. Where
+// the status is an error, that counts, whatever openai-go makes of the body.
+func (k *call) post(ctx context.Context) (res *http.Response, err error) {
 	ctx = context.WithValue(ctx, callKey{}, k)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { k.attempts++ },
+		GetConn: func(string) { k.attempts, k.conn = k.attempts+1, nil },
 		GotConn: k.gotConn,
 	})
-	opts := []option.RequestOption{option.WithRequestBody("application/json", k.req.Body)}
-	if k.req.ID != "" {
-		opts = append(opts, option.WithHeader("X-Request-Id", k.req.ID))
-	}
-	if _, ok := k.c.cfg.Header["Content-Type"]; ok {
-		opts = append(opts, option.WithHeader("Content-Type", k.c.cfg.Header["Content-Type"]))
-	}
-	var res *http.Response
-	err := k.c.api.Post(ctx, k.c.cfg.Endpoint, nil, &res, opts...)
-	if err != nil && res != nil && k.rec.Status != 0 {
-		return res, nil // the status says more than openai-go's error
-	}
+	err = k.c.api.Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", k.req.Body))
 	return res, err
 }
 
@@ -132,62 +131,108 @@ func (k *call) gotConn(info httptrace.GotConnInfo) {
 		k.rec.Connect = k.conn.took
 	}
 	k.discarded = k.conn.rx.Discarded()
+	if info.Reused && !k.conn.rx.Alive() {
+		// The server has closed it, and the transport did not see that yet.
+		// Closed here too, nothing gets written, and the transport takes
+		// another one; else the request would be lost, or sent twice.
+		k.conn.Close()
+	}
 }
 
 // recorder is the transport: it takes the stamp just before sending, hands over
 // the bytes that are ready, and keeps what an error says.
-type recorder struct{ next http.RoundTripper }
+type recorder struct{ c *Client }
 
-// errBodyMax is how much of an error's body is read.
-const errBodyMax = 64 << 10
+// errBodyMax is how much of an error's body is read, and errBodyTime how long is
+// waited for it.
+const (
+	errBodyMax  = 64 << 10
+	errBodyTime = 10 * time.Second
+)
 
 // RoundTrip implements [http.RoundTripper].
 func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	k, ok := req.Context().Value(callKey{}).(*call)
-	if !ok {
-		return t.next.RoundTrip(req)
-	}
-	if req.Body != nil {
+	if req.Body != nil && ok {
 		req.Body.Close()
 	}
-	// A plain reader of bytes spares the transport a flush and a copy; and it
-	// can be read again when an idle connection turns out to be closed.
 	r := *req
-	r.Body = io.NopCloser(bytes.NewReader(k.req.Body))
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.req.Body)), nil }
-	r.ContentLength = int64(len(k.req.Body))
-	k.rec.Sent = k.clock.Now()
-	k.prev = k.rec.Sent
-	res, err := t.next.RoundTrip(&r)
+	r.Header = req.Header.Clone()
+	for name, value := range t.c.cfg.Header {
+		r.Header.Set(name, value)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			r.Host = value // net/http takes it from there only
+		}
+	}
+	if !ok {
+		return t.c.transport.RoundTrip(&r)
+	}
+	if k.req.ID != "" {
+		r.Header.Set("X-Request-Id", k.req.ID)
+	}
+	res, err := k.send(&r)
 	if err != nil {
 		return nil, err
 	}
-	k.rec.Headers, _ = k.stamp()
+	k.rec.Headers, _, _ = k.stamp()
 	k.rec.Status = res.StatusCode
-	if res.StatusCode >= 300 {
-		k.watch.event(k.clock.Now())
-		k.errBody, _ = io.ReadAll(io.LimitReader(res.Body, errBodyMax))
-		res.Body.Close()
-		res.Body = io.NopCloser(bytes.NewReader(nil))
+	k.watch.headers.Store(true)
+	if res.StatusCode/100 != 2 {
+		k.takeError(res)
 	}
 	return res, nil
 }
 
-// stamp returns the arrival of what was read last and how much later the read
-// came. The two clocks behind a kernel stamp can be torn apart, so an arrival
-// is kept between the one before it and the read.
-func (k *call) stamp() (at, delay time.Duration) {
+// send gives the request to the transport.
+func (k *call) send(r *http.Request) (res *http.Response, err error) {
+	// A plain reader of bytes spares the transport a flush and a copy; and it
+	// can be read again when an idle connection turns out to be closed.
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.req.Body)), nil }
+	r.ContentLength = int64(len(k.req.Body))
+	k.rec.Sent = k.clock.Now()
+	k.prev = k.rec.Sent
+	for range 2 {
+		r.Body, _ = r.GetBody()
+		res, err = k.c.transport.RoundTrip(r)
+		// The transport itself replaces a connection on which nothing was
+		// written, but for one that it saw closing just as it chose it, if the
+		// request is a POST. Nothing was written there either.
+		if err == nil || err.Error() != "http: server closed idle connection" {
+			break
+		}
+	}
+	return res, err
+}
+
+// takeError reads what an error status came with, so that nobody after this
+// reads it, follows it or waits for it.
+func (k *call) takeError(res *http.Response) {
+	if res.StatusCode >= 200 {
+		late := time.AfterFunc(errBodyTime, k.cancel)
+		k.errBody, _ = io.ReadAll(io.LimitReader(res.Body, errBodyMax))
+		late.Stop()
+	}
+	res.Body.Close()
+	res.Body = http.NoBody
+	k.location = res.Header.Get("Location")
+	res.Header.Del("Location")
+}
+
+// stamp returns the arrival of what was read last, how much later the read came
+// and whether the kernel told. The two clocks behind a kernel stamp can be torn
+// apart, so an arrival is kept between the one before it and the read.
+func (k *call) stamp() (arrival, delay time.Duration, kernel bool) {
 	if k.conn == nil {
 		k.prev = max(k.prev, k.clock.Now())
-		return k.prev, 0
+		return k.prev, 0, false
 	}
 	s := k.conn.rx.Last()
 	read := k.clock.At(s.Read)
-	at = read - s.Delay
-	if at < k.prev {
-		at = k.prev
+	arrival = read - s.Delay
+	if arrival < k.prev {
+		arrival = k.prev
 		k.rec.Clamped++
 	}
-	k.prev = at
-	return at, s.Delay
+	k.prev = arrival
+	return arrival, max(0, read-arrival), s.Kernel
 }

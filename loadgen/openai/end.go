@@ -2,17 +2,14 @@ package openai
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/servebench/servebench/loadgen/sse"
 	"github.com/servebench/servebench/metrics"
@@ -79,17 +76,13 @@ func broken(err error) bool {
 // classify sorts an error of the transport.
 func classify(err error, connected, answered bool) (metrics.Outcome, string) {
 	text := err.Error()
-	var netErr net.Error
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
 		errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.ENOBUFS):
 		return metrics.ClientResource, text
-	case isTLS(err):
-		return metrics.Connect, text
-	case !connected:
-		if errors.As(err, &netErr) && netErr.Timeout() {
-			return metrics.TimeoutConnect, text
-		}
+	case !connected && timedOut(err):
+		return metrics.TimeoutConnect, text
+	case !connected, !answered && isTLS(err):
 		return metrics.Connect, text
 	case errors.Is(err, sse.ErrTooLong), strings.Contains(text, "response headers exceeded"):
 		return metrics.Oversized, text
@@ -101,15 +94,15 @@ func classify(err error, connected, answered bool) (metrics.Outcome, string) {
 	return metrics.Decode, text
 }
 
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// isTLS tells an alert of a peer that refused the connection only after the
+// handshake, as one that wants a client's certificate does under TLS 1.3.
 func isTLS(err error) bool {
-	var (
-		own    *tlsError
-		record tls.RecordHeaderError
-		alert  tls.AlertError
-		cert   *tls.CertificateVerificationError
-		auth   x509.UnknownAuthorityError
-	)
-	return errors.As(err, &own) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &auth)
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 // count settles the token counts and which events bore a token.
@@ -125,14 +118,14 @@ func (k *call) count() {
 	if k.lastGap && n >= 0 && n < len(r.Arrivals) {
 		r.NotBearing = append(r.NotBearing, len(r.Arrivals)-1)
 	}
-	if !k.unknown && len(r.Arrivals) > 0 && len(k.tokens) == len(r.Arrivals) {
+	counted := k.told && !k.unknown
+	if counted && len(r.Arrivals) > 0 {
 		r.Tokens = append(make([]int, 0, len(k.tokens)), k.tokens...)
 	}
 	ids := 0
 	for _, t := range k.tokens {
 		ids += t
 	}
-	counted := !k.unknown && len(k.tokens) > 0
 	switch {
 	case n >= 0 && k.final:
 		r.OutputTokens, r.TokenSource = n, metrics.FromUsage
@@ -151,34 +144,3 @@ func (k *call) count() {
 		_ = json.Unmarshal([]byte(`"`+string(k.text)+`"`), &r.Text) // checked when scanned
 	}
 }
-
-// messageMax bounds an error's message.
-const messageMax = 512
-
-// clean makes a server's words fit for a terminal and a record: printable, of
-// bounded length, without our key and without the prompt.
-func (k *call) clean(s string) string {
-	if key := k.c.cfg.APIKey; key != "" {
-		s = strings.ReplaceAll(s, key, "<redacted>")
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		piece := s[i : i+size]
-		switch {
-		case r == utf8.RuneError && size == 1:
-			piece = fmt.Sprintf(`\x%02x`, s[i])
-		case r == '\n':
-			piece = " "
-		case !unicode.IsPrint(r):
-			piece = fmt.Sprintf(`\u%04x`, r)
-		}
-		if b.Len()+len(piece) > messageMax-len("…") {
-			return b.String() + "…"
-		}
-		b.WriteString(piece)
-		i += size
-	}
-	return b.String()
-}
-

@@ -41,7 +41,14 @@ func at(b []byte, i int) byte {
 
 // space passes over white space.
 func space(b []byte, i int) int {
-	for uint(i) < uint(len(b)) && b[i] <= ' ' && kinds[b[i]]&white != 0 {
+	if uint(i) < uint(len(b)) && b[i] > ' ' {
+		return i
+	}
+	return spaces(b, i)
+}
+
+func spaces(b []byte, i int) int {
+	for uint(i) < uint(len(b)) && kinds[b[i]]&white != 0 {
 		i++
 	}
 	return i
@@ -63,10 +70,19 @@ func next(b []byte, i int) (key []byte, _ int, more bool) {
 	if i < 0 {
 		return nil, -1, false
 	}
+	// What nearly all servers write, without a call: ,"key": and key short.
+	if i+12 <= len(b) && b[i] == ',' && b[i+1] == '"' {
+		if hit := special(binary.LittleEndian.Uint64(b[i+2:])); hit != 0 {
+			end := i + 2 + bits.TrailingZeros64(hit)/8
+			if b[end] == '"' && b[end+1] == ':' && b[end+2] > ' ' {
+				return b[i+2 : end], end + 2, true
+			}
+		}
+	}
 	i = space(b, i)
 	switch at(b, i) {
 	case ',':
-		return member(b, space(b, i+1))
+		return member(b, i+1)
 	case '}':
 		return nil, i + 1, false
 	}
@@ -75,19 +91,20 @@ func next(b []byte, i int) (key []byte, _ int, more bool) {
 
 // member reads a key and its colon.
 func member(b []byte, i int) (key []byte, _ int, more bool) {
+	i = space(b, i)
 	end := str(b, i)
 	if end < 0 {
 		return nil, -1, false
 	}
+	key = b[i+1 : end-1]
 	colon := space(b, end)
 	if at(b, colon) != ':' {
 		return nil, -1, false
 	}
-	v := space(b, colon+1)
-	if v == len(b) {
+	if i = space(b, colon+1); i == len(b) {
 		return nil, -1, false
 	}
-	return b[i+1 : end-1], v, true
+	return key, i, true
 }
 
 // beginArray and nextElement do for an array what begin and next do for an
@@ -163,46 +180,41 @@ func word(b []byte, i int, w string) int {
 	return i + len(w)
 }
 
+// special looks at eight bytes at once: the high bit of a byte is set where a
+// quote, a backslash or a control character is. Above the lowest one there can
+// be false ones.
+func special(x uint64) uint64 {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	// c^2 is below 0x21 where c is a quote (0x22) or below 0x20.
+	return ((x ^ ones*2 - ones*0x21) | (x ^ ones*'\\' - ones)) &^ x & high
+}
+
 // str passes over a string, quotes included.
 func str(b []byte, i int) int {
 	if at(b, i) != '"' {
 		return -1
 	}
-	for i++; ; {
-		i = plainEnd(b, i)
-		switch at(b, i) {
-		case '"':
-			return i + 1
-		case '\\':
-			if i = escape(b, i+1); i < 0 {
-				return -1
+	for i++; i >= 0; {
+		if i+8 <= len(b) {
+			hit := special(binary.LittleEndian.Uint64(b[i:]))
+			if hit == 0 {
+				i += 8
+				continue
 			}
-		default: // a control character, or the end
+			i += bits.TrailingZeros64(hit) / 8
+		}
+		switch c := at(b, i); {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			i = escape(b, i+1)
+		case c < ' ': // a control character, or the end
 			return -1
+		default:
+			i++
 		}
 	}
-}
-
-// plainEnd returns the index of the first byte at or after i that is a quote, a
-// backslash or a control character; len(b) if there is none. It looks at eight
-// bytes at once: the high bit of a byte of hit is set where it is such a byte.
-// Above the lowest hit there can be false ones, which do not matter.
-func plainEnd(b []byte, i int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; i+8 <= len(b); i += 8 {
-		x := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := x^ones*'"', x^ones*'\\'
-		hit := ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*0x20)&^x) & high
-		if hit != 0 {
-			return i + bits.TrailingZeros64(hit)/8
-		}
-	}
-	for ; i < len(b); i++ {
-		if c := b[i]; c == '"' || c == '\\' || c < 0x20 {
-			return i
-		}
-	}
-	return i
+	return -1
 }
 
 // escape stands behind a backslash.

@@ -2,11 +2,9 @@ package openai
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +22,7 @@ func (f *fault) Error() string { return f.message }
 
 // read takes in a response until the request has ended. A nil error is a
 // stream that ended in order; whether that is a success is decided in end.
-func (k *call) read(res *http.Response, cancel func()) error {
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return &fault{metrics.HTTP, k.statusMessage(res)}
-	}
+func (k *call) read(res *http.Response) error {
 	if enc := res.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return &fault{metrics.Decode, "the response is encoded as " + enc + ", which was not asked for"}
 	}
@@ -41,13 +36,13 @@ func (k *call) read(res *http.Response, cancel func()) error {
 			case '{', '[':
 				return k.document(res.Body, k.buf[:n], err)
 			case '<':
-				return &fault{metrics.Decode, "the response is a page of HTML: " + string(k.buf[:n])}
+				return k.page(res.Body, n)
 			}
 			if fault := k.feed(k.buf[:n]); fault != nil {
 				return fault
 			}
 			if k.done {
-				k.drain(res.Body, err, cancel)
+				k.drain(res.Body, err)
 				return nil
 			}
 		}
@@ -61,84 +56,125 @@ func (k *call) read(res *http.Response, cancel func()) error {
 	}
 }
 
-// firstByte returns the first byte that is no white space; 0 if there is none.
+// page is the fault of a body that is HTML, of which the first n bytes are in
+// buf; what is said of it does not depend on how it was split.
+func (k *call) page(body io.Reader, n int) error {
+	late := time.AfterFunc(errBodyTime, k.cancel)
+	defer late.Stop()
+	if n < messageMax {
+		m, _ := io.ReadFull(body, k.buf[n:messageMax])
+		n += m
+	}
+	return &fault{metrics.Decode, "the response is a page of HTML: " + string(bytes.TrimSpace(k.buf[:n]))}
+}
+
+// firstByte returns the first byte that is no white space and no part of a byte
+// order mark; 0 if there is none.
 // An event stream never begins with a brace: servers send one under any
 // content type, and an error or a completion as plain JSON under any too.
 func firstByte(p []byte) byte {
-	p = bytes.TrimLeft(bytes.TrimPrefix(p, []byte("\xEF\xBB\xBF")), " \t\r\n")
-	if len(p) == 0 {
-		return 0
+	for _, c := range p {
+		switch c {
+		case ' ', '\t', '\r', '\n', 0xEF, 0xBB, 0xBF:
+		default:
+			return c
+		}
 	}
-	return p[0]
+	return 0
 }
 
 // feed hands the bytes of one read to the stream's decoder. The stamp is taken
-// first: nothing may stand between the read and it.
-func (k *call) feed(p []byte) error {
-	at, delay := k.stamp()
+// first: nothing may stand between the read and it. What others look at, the
+// watch and the counter, is told once a read.
+func (k *call) feed(p []byte) (err error) {
+	at, delay, kernel := k.stamp()
+	before, bearing, some := len(k.rec.Arrivals), k.bearing, false
 	k.dec.Feed(p)
-	stamped := false
-	for k.dec.Next() {
-		if k.done {
-			k.rec.Trailing += len(k.dec.Data())
-			continue
+	for err == nil && !k.done && k.dec.Next() {
+		if blank(k.dec.Data()) {
+			continue // no more an event than a comment is
 		}
-		fresh, err := k.event(at, delay)
-		if err != nil {
-			k.rec.Done = at
-			return err
-		}
-		if fresh && !stamped && k.conn != nil && !k.conn.rx.Last().Kernel {
-			k.rec.NoStamp++
-			stamped = true
-		}
+		some = true
+		err = k.event(at, delay)
 	}
-	if err := k.dec.Err(); err != nil {
+	if k.done {
+		k.trailing()
+	} else if err == nil {
+		err = k.dec.Err()
+	}
+	if some {
+		k.watch.event(at + delay)
+	}
+	if n := k.bearing - bearing; n > 0 {
+		k.c.Events.Add(int64(n))
+	}
+	if !kernel && len(k.rec.Arrivals) > before {
+		k.rec.NoStamp++
+	}
+	if err != nil {
 		k.rec.Done = at
-		return err
 	}
-	return nil
+	return err
+}
+
+// trailing counts what came after [DONE]: payloads, which do not depend on how
+// the bytes were split.
+func (k *call) trailing() {
+	for k.dec.Next() {
+		k.rec.Trailing += len(k.dec.Data())
+	}
+}
+
+// blank tells a payload of white space; few payloads begin with any.
+func blank(data []byte) bool {
+	return len(data) == 0 || data[0] <= ' ' && len(bytes.TrimSpace(data)) == 0
 }
 
 var doneMark = []byte("[DONE]")
 
-// event takes in one payload; fresh tells that it was an event with choices.
-func (k *call) event(at, delay time.Duration) (fresh bool, err error) {
+// event takes in one payload.
+func (k *call) event(at, delay time.Duration) error {
 	data := k.dec.Data()
-	k.watch.event(at + delay)
-	if len(data) > 0 && len(data) < 64 && bytes.Equal(bytes.TrimSpace(data), doneMark) {
+	if len(data) < 64 && bytes.Equal(bytes.TrimSpace(data), doneMark) {
 		k.done, k.rec.Done = true, at
-		return false, nil
+		return nil
 	}
-	var ev event
-	if err := scan(data, &ev); err != nil {
-		return false, &fault{metrics.Decode, "an event is not valid JSON"}
+	if string(k.dec.Type()) == "error" {
+		return &fault{metrics.StreamError, errorText(data)}
 	}
-	if ev.failed || string(k.dec.Type()) == "error" {
-		return false, &fault{metrics.StreamError, errorText(data)}
+	ev := &k.ev
+	if err := scan(data, ev); err != nil {
+		return &fault{metrics.Decode, "an event is not valid JSON"}
+	}
+	if ev.failed {
+		return &fault{metrics.StreamError, errorText(data)}
 	}
 	if ev.usage.seen {
-		k.takeUsage(&ev)
+		k.takeUsage(ev)
 	}
 	if ev.choices {
-		k.takeChoices(&ev, at, delay)
+		k.takeChoices(ev, at, delay)
 	}
-	return ev.choices, nil
+	return nil
 }
 
 // takeUsage keeps the last count of each kind: usages are totals up to now.
 func (k *call) takeUsage(ev *event) {
 	u := &ev.usage
 	k.rec.BadUsage += u.bad
-	for _, f := range []struct{ to, from *int }{
-		{&k.usage.prompt, &u.prompt}, {&k.usage.completion, &u.completion},
-		{&k.usage.cached, &u.cached}, {&k.usage.reasoning, &u.reasoning},
-	} {
-		if *f.from >= 0 {
-			*f.to = *f.from
-		}
+	keep(&k.usage.prompt, u.prompt)
+	keep(&k.usage.completion, u.completion)
+	keep(&k.usage.cached, u.cached)
+	keep(&k.usage.reasoning, u.reasoning)
+	if u.completion >= 0 {
+		k.final = !ev.choices || ev.finish
 	}
-	k.final = !ev.choices || ev.finish
+}
+
+func keep(to *int, n int) {
+	if n >= 0 {
+		*to = n
+	}
 }
 
 func (k *call) takeChoices(ev *event, at, delay time.Duration) {
@@ -152,7 +188,7 @@ func (k *call) takeChoices(ev *event, at, delay time.Duration) {
 	k.lastGap = ev.plain && !ev.bearing && ev.finish
 	k.takeTokens(ev, bearing)
 	if bearing {
-		k.c.Events.Add(1)
+		k.bearing++
 	}
 	if k.c.cfg.Text != TextNever {
 		k.text = append(k.text, ev.text...)
@@ -167,14 +203,14 @@ func (k *call) takeTokens(ev *event, bearing bool) {
 	n := 0
 	switch {
 	case ev.ids >= 0:
-		n = ev.ids
+		n, k.told = ev.ids, true
 	case ev.usage.completion >= k.counted:
-		n = ev.usage.completion - k.counted
+		n, k.told = ev.usage.completion-k.counted, true
 	case bearing:
 		k.unknown = true
 		return
 	}
-	k.counted = max(k.counted, ev.usage.completion)
+	k.counted = max(k.counted+max(0, ev.ids), ev.usage.completion)
 	k.tokens = append(k.tokens, n)
 }
 
@@ -186,24 +222,30 @@ const (
 )
 
 // drain reads up to the end of the body, so that the connection can be used
-// again. A target that kept one open once is not waited for again.
-func (k *call) drain(body io.Reader, err error, cancel func()) {
-	if err == nil && !k.c.slowDrain.Load() {
-		late := time.AfterFunc(drainTime, cancel)
+// again. A target that kept one open and never ended one in time is not waited
+// for again: its connections are dropped at once.
+func (k *call) drain(body io.Reader, err error) {
+	if err == nil && (k.c.drained.Load() || !k.c.undrained.Load()) {
+		late := time.AfterFunc(drainTime, k.cancel)
 		defer late.Stop()
 		for left := drainLimit; err == nil && left > 0; {
 			var n int
 			n, err = body.Read(k.buf[:min(left, len(k.buf))])
-			k.rec.Trailing += n
 			left -= n
+			k.dec.Feed(k.buf[:n])
+			k.trailing()
 		}
 	}
-	if err != io.EOF {
-		k.rec.Undrained = true
-		k.c.slowDrain.Store(true)
-		cancel()
+	if err == io.EOF {
+		k.c.drained.Store(true)
+		return
 	}
+	k.rec.Undrained = true
+	k.c.undrained.Store(true)
+	k.cancel()
 }
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
 
 // document reads the rest of a body that is one JSON text.
 func (k *call) document(body io.Reader, head []byte, err error) error {
@@ -212,76 +254,39 @@ func (k *call) document(body io.Reader, head []byte, err error) error {
 		limit = 16 << 20
 	}
 	all := bytes.Clone(head)
-	for err == nil {
-		if len(all) > limit {
-			return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
-		}
+	for err == nil && len(all) <= limit {
 		var n int
 		n, err = body.Read(k.buf[:])
 		all = append(all, k.buf[:n]...)
 	}
-	k.rec.Done, _ = k.stamp()
+	if len(all) > limit {
+		return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
+	}
+	k.rec.Done, _, _ = k.stamp()
 	if err != io.EOF {
 		return err
 	}
 	var ev event
-	if scan(all, &ev) != nil {
+	if scan(bytes.TrimPrefix(all, byteOrderMark), &ev) != nil {
 		return &fault{metrics.Decode, "the body is not valid JSON"}
 	}
-	if ev.failed || (!ev.choices && bytes.HasPrefix(bytes.TrimSpace(all), []byte(`{"detail"`))) {
+	if ev.failed {
 		return &fault{metrics.StreamError, errorText(all)}
 	}
 	k.rec.NotStreamed = true
 	k.takeUsage(&ev)
-	k.final = true
 	if !ev.choices {
 		return &fault{metrics.Truncated, "the body has no choices"}
 	}
 	k.finish = true // the body is complete, whatever its choices say
 	k.unknown = ev.ids < 0
 	if !k.unknown {
-		k.tokens = append(k.tokens, ev.ids)
+		k.tokens, k.told = append(k.tokens, ev.ids), true
 	}
 	if k.c.cfg.Text != TextNever {
 		k.text = append(k.text, ev.text...)
 	}
 	return nil
-}
-
-// statusMessage says what an error status came with.
-func (k *call) statusMessage(res *http.Response) string {
-	msg := errorText(k.errBody)
-	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode < 400 {
-		msg = "redirect to " + redactURL(loc) + ", which is not followed"
-	}
-	if after := res.Header.Get("Retry-After"); after != "" {
-		msg += " (Retry-After: " + after + ")"
-	}
-	if msg == "" {
-		msg = http.StatusText(res.StatusCode)
-	}
-	return msg
-}
-
-// errorText finds the message in an error object of any of the usual shapes.
-func errorText(body []byte) string {
-	var v map[string]json.RawMessage
-	if json.Unmarshal(body, &v) != nil {
-		return strings.TrimSpace(string(body))
-	}
-	for _, key := range []string{"error", "message", "detail"} {
-		var s string
-		if json.Unmarshal(v[key], &s) == nil && s != "" {
-			return s
-		}
-		var in struct {
-			Message string `json:"message"`
-		}
-		if json.Unmarshal(v[key], &in) == nil && in.Message != "" {
-			return in.Message
-		}
-	}
-	return strings.TrimSpace(string(body))
 }
 
 // watch ends a request that takes too long. The hot path only stores the time
@@ -290,7 +295,7 @@ type watch struct {
 	clock   loadgen.Clock
 	cfg     *Config
 	start   time.Duration
-	last    atomic.Int64 // of the latest event, 0 before the first
+	last    atomic.Int64 // of the latest event, plus 1; 0 before the first
 	reached atomic.Pointer[metrics.Outcome]
 	headers atomic.Bool
 	cancel  func()
@@ -328,7 +333,7 @@ func (w *watch) limits() (out []limit) {
 	}
 	if last := time.Duration(w.last.Load()); last > 0 {
 		if d := w.cfg.StallTimeout; d > 0 {
-			out = append(out, limit{last + d, metrics.TimeoutStall})
+			out = append(out, limit{last - 1 + d, metrics.TimeoutStall})
 		}
 	} else if d := w.cfg.HeadersTimeout; d > 0 && !w.headers.Load() {
 		out = append(out, limit{w.start + d, metrics.TimeoutHeaders})
@@ -351,10 +356,9 @@ func (w *watch) fire() {
 // event tells that something came at now. Only the first one arms the stall
 // limit; after that the timer finds the time by itself.
 func (w *watch) event(now time.Duration) {
-	if w.last.Swap(int64(max(now, 1))) == 0 {
+	if w.last.Swap(int64(now)+1) == 0 {
 		w.timer.Reset(w.next(w.clock.Now()))
 	}
 }
 
 func (w *watch) stop() { w.timer.Stop() }
-
