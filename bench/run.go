@@ -244,8 +244,13 @@ func (s *session) targetError(stage string, err error) *TargetError {
 	return &TargetError{stage, "connect", fmt.Errorf("%s does not answer: %w", u, err)}
 }
 
+// modelsTimeout bounds the wait for a model list.
+const modelsTimeout = 30 * time.Second
+
 // firstModel takes the first model of the server's list.
 func (s *session) firstModel(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
+	defer cancel()
 	models, err := s.client.Models(ctx)
 	if err == nil && len(models) == 0 {
 		err = errors.New("the list is empty")

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"runtime"
@@ -48,6 +49,8 @@ func usagef(format string, args ...any) error {
 func main() {
 	// A reader that goes away (`| head`) must not end us before results are saved.
 	signal.Ignore(syscall.SIGPIPE)
+	// net/http logs what servers send out of turn, in their own words.
+	log.SetOutput(io.Discard)
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 

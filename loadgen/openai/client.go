@@ -73,7 +73,8 @@ type Client struct {
 	life  context.Context // ends with Close: dials outlive their requests
 	close context.CancelFunc
 	mu    sync.Mutex
-	ready []*conn // opened beforehand, not yet used; guarded by mu
+	ready []*conn      // opened beforehand, not yet used; guarded by mu
+	live  atomic.Int64 // open connections, idle ones and those in use
 
 	// Events counts token-bearing events as they come, for a live display.
 	Events atomic.Int64
@@ -196,6 +197,13 @@ type conn struct {
 	took     time.Duration // dial and TLS
 	before   bool          // opened before it was needed
 	held     bool          // a line feed was read and not yet handed on
+	closed   func()        // tells the client, once
+}
+
+// Close ends the connection.
+func (k *conn) Close() error {
+	k.closed()
+	return k.Conn.Close()
 }
 
 // Read keeps back the line feed of a chunk's header at the end of what there is.
@@ -277,7 +285,7 @@ func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn
 		return nil, err
 	}
 	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
-	k := &conn{Conn: rx, rx: rx}
+	k := &conn{Conn: rx, rx: rx, closed: sync.OnceFunc(func() { c.live.Add(-1) })}
 	if tlsHost != "" {
 		t := tls.Client(rx, c.tls(tlsHost))
 		if err := t.HandshakeContext(ctx); err != nil {
@@ -287,6 +295,7 @@ func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn
 		k.Conn = t
 	}
 	k.took = time.Since(start)
+	c.live.Add(1)
 	return k, nil
 }
 
@@ -320,9 +329,9 @@ func (e *tlsError) Unwrap() error { return e.err }
 // be as short as 128.
 const dialers = 64
 
-// Open opens connections until n stand ready, so that requests need not. Behind
-// a proxy it does nothing. The error is the first one; connections that were
-// opened stay.
+// Open opens connections until there are n, idle ones among them, so that
+// requests need not. Behind a proxy it does nothing. The error is the first one;
+// connections that were opened stay. No request may be under way.
 func (c *Client) Open(ctx context.Context, n int) error {
 	if c.proxied {
 		return nil
@@ -341,10 +350,7 @@ func (c *Client) Open(ctx context.Context, n int) error {
 	addr := net.JoinHostPort(base.Hostname(), port)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(dialers)
-	c.mu.Lock()
-	missing := n - len(c.ready)
-	c.mu.Unlock()
-	for range missing {
+	for range n - int(c.live.Load()) {
 		g.Go(func() error {
 			k, err := c.open(ctx, "tcp", addr, tlsHost)
 			if err != nil {
