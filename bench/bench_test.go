@@ -309,6 +309,65 @@ func TestReadyCheck(t *testing.T) {
 	})
 }
 
+// Before the first timed request Stop ends all at once: nothing is lost by it.
+func TestStopBeforeTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "loading", http.StatusServiceUnavailable)
+		})))
+		cfg.ReadyTimeout = time.Hour
+		stop := make(chan struct{})
+		cfg.Stop = stop
+		time.AfterFunc(7*time.Second, func() { close(stop) })
+		begin := time.Now()
+		res, err := bench.Run(t.Context(), cfg)
+		if err != nil || !res.Stopped || time.Since(begin) != 7*time.Second {
+			t.Errorf("error %v after %v, stopped %v, want none after 7s", err, time.Since(begin), res != nil && res.Stopped)
+		}
+		if run := save(t, res); run.Outcome != manifest.Failed || run.Failure.Category != "interrupted" {
+			t.Errorf("the manifest says %q, %v", run.Outcome, run.Failure)
+		}
+	})
+}
+
+// --extra-body has the last word in the body, and so in the manifest.
+func TestManifestTellsWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := simulate(t, sim.Config{TTFT: ms, ITL: ms})
+		cfg.Extra = json.RawMessage(`{"temperature":0,"ignore_eos":false,"max_tokens":2}`)
+		res, err := bench.Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := save(t, res).Workload
+		if w.Sampling.Mode != "greedy" || *w.Stopping.IgnoreEOS || w.Stopping.MaxOutputTokens != 2 || w.OutputTokens.Value != 2 {
+			t.Errorf("sampling %v, ignore_eos %v, max %d, output %v", w.Sampling, *w.Stopping.IgnoreEOS, w.Stopping.MaxOutputTokens, w.OutputTokens)
+		}
+		for _, warning := range res.Warnings {
+			if strings.Contains(warning, "shorter") || strings.Contains(warning, "longer") {
+				t.Errorf("a false alarm: %s", warning)
+			}
+		}
+	})
+}
+
+// A file that is not there is the user's mistake, whether the server is there or
+// not.
+func TestBadFileBeforeMissingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &pipeNet{conns: make(chan net.Conn), gone: make(chan struct{})}
+		n.Close()
+		cfg := config(n)
+		cfg.Dataset = dataset.Spec{Name: "custom", Path: "none.jsonl", Prompts: 1, CustomOutputLen: 1}
+		cfg.ReadyTimeout = time.Hour
+		begin := time.Now()
+		res, err := bench.Run(t.Context(), cfg)
+		if res != nil || err == nil || !strings.Contains(err.Error(), "none.jsonl") || time.Since(begin) != 0 {
+			t.Errorf("result %v, error %v after %v, want the file's name at once", res, err, time.Since(begin))
+		}
+	})
+}
+
 // What a run's manifest says of the prompts is the digest of what was sent.
 func TestSameConfigSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -376,24 +435,32 @@ func TestNothingLeaks(t *testing.T) {
 		cfg.Target.APIKey = key
 		cfg.Target.Header = map[string]string{"X-Secret": "hunter2-hunter2"}
 		cfg.Command = []string{"servebench", "serve", "--header", "X-Secret=hunter2-hunter2", "--dataset-path", home + "/prompts.jsonl"}
-		res, _ := bench.Run(t.Context(), cfg)
-		dir := t.TempDir()
-		f := bench.Beside(filepath.Join(dir, "run.json"))
-		if _, err := res.Save(f); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{f.Manifest, f.Records, f.HDR} {
-			b, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, secret := range []string{key, "hunter2", home + "/", "10.1.2.3"} {
-				if bytes.Contains(b, []byte(secret)) {
-					t.Errorf("%s holds %q", filepath.Base(name), secret)
-				}
-			}
+		for _, ready := range []time.Duration{0, time.Second} {
+			cfg.ReadyTimeout = ready // the server's words come from the run, or from the check
+			res, _ := bench.Run(t.Context(), cfg)
+			noLeaks(t, res, key, "hunter2", home+"/", "10.1.2.3")
 		}
 	})
+}
+
+func noLeaks(t *testing.T, res *bench.Result, secrets ...string) {
+	t.Helper()
+	f := bench.Beside(filepath.Join(t.TempDir(), "run.json"))
+	f.Detailed = true
+	if _, err := res.Save(f); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{f.Result, f.Manifest, f.Records, f.HDR} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range secrets {
+			if bytes.Contains(b, []byte(secret)) {
+				t.Errorf("%s holds %q", filepath.Base(name), secret)
+			}
+		}
+	}
 }
 
 func TestValidateTellsAllAtOnce(t *testing.T) {

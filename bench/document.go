@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
@@ -97,15 +100,11 @@ func (r *Result) subject() manifest.Subject {
 }
 
 // undeclared warns of what is missing before publication.
-func (r *Result) undeclared() (out []string) {
-	switch {
-	case r.Simulated():
-	case r.Config.Subject == nil:
-		out = append(out, "The subject was not declared (--subject FILE): revision, quantization and parameter counts are unknown, no licence is given.")
-	default:
+func (r *Result) undeclared() []string {
+	if r.Simulated() || r.Config.Subject != nil {
 		return nil
 	}
-	return out
+	return []string{"The subject was not declared (--subject FILE): revision, quantization and parameter counts are unknown, no licence is given."}
 }
 
 func (r *Result) name(m *manifest.Run) string {
@@ -149,7 +148,7 @@ func (r *Result) workload() manifest.Workload {
 		},
 		Dataset:            r.dataset(),
 		Sampling:           r.sampling(),
-		Stopping:           manifest.Stopping{IgnoreEOS: ptr(c.IgnoreEOS && !c.Strict), MaxOutputTokens: r.maxOutput()},
+		Stopping:           manifest.Stopping{IgnoreEOS: ptr(r.ignoreEOS()), MaxOutputTokens: r.maxOutput()},
 		Streaming:          c.Stream && !r.neverStreamed(),
 		RandomSeed:         c.Dataset.Seed,
 		EndpointType:       "openai-compatible-" + string(c.API()),
@@ -169,17 +168,13 @@ func (r *Result) workload() manifest.Workload {
 		}
 	}
 	w.Concurrency = c.MaxConcurrency
-	if !c.openLoop() {
-		w.Concurrency = min(cmp.Or(c.MaxConcurrency, w.RequestCount), w.RequestCount)
-		if c.MaxConcurrency > 0 {
-			w.Concurrency = c.MaxConcurrency
-		}
-	} else {
+	if c.openLoop() {
 		w.RequestRatePerSecond = ptr(float64(c.Rate))
+	} else if w.Concurrency == 0 {
+		w.Concurrency = w.RequestCount
 	}
 	w.InputTokens, w.OutputTokens = r.lengths()
-	w.Extensions["servebench.requested_input_tokens"] = requested(c.Dataset.InputLen+c.Dataset.PrefixLen, c.Dataset.RangeRatio.Input, r.inputAsked())
-	w.Extensions["servebench.requested_output_tokens"] = requested(c.Dataset.OutputLen, c.Dataset.RangeRatio.Output, r.outputAsked())
+	r.setRequested(w.Extensions)
 	if c.Dataset.Name == "random" {
 		w.PrefixBehavior = &manifest.PrefixBehavior{SharedPrefixTokens: ptr(int64(c.Dataset.PrefixLen))}
 	}
@@ -233,8 +228,28 @@ func (r *Result) dataset() manifest.Dataset {
 	return d
 }
 
+// sent looks a key up in the body of the first request: --extra-body may have
+// set it. Without a body there is nothing to look up.
+func (r *Result) sentKey(key string) gjson.Result {
+	if len(r.Plan.Requests) == 0 {
+		return gjson.Result{}
+	}
+	return gjson.GetBytes(r.Plan.Requests[0].Body, key)
+}
+
+// ignoreEOS tells whether the bodies ask to go on after the end of a text.
+func (r *Result) ignoreEOS() bool {
+	if len(r.Plan.Requests) == 0 {
+		return r.Config.IgnoreEOS && !r.Config.Strict
+	}
+	return r.sentKey("ignore_eos").Bool()
+}
+
 func (r *Result) sampling() manifest.Sampling {
 	t := r.Config.Sampling.Temperature
+	if v := r.sentKey("temperature"); v.Type == gjson.Number && v.Num >= 0 {
+		t = &v.Num
+	}
 	switch {
 	case t == nil:
 		return manifest.Sampling{Mode: "server_default"}
@@ -247,7 +262,10 @@ func (r *Result) sampling() manifest.Sampling {
 // maxOutput is the largest number of tokens any request asked for.
 func (r *Result) maxOutput() int64 {
 	_, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens })
-	return int64(max(1, hi, one(len(r.Plan.Requests) == 0)*max(r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)))
+	if len(r.Plan.Requests) == 0 {
+		hi = max(r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)
+	}
+	return int64(max(1, hi))
 }
 
 func rangeOf(requests []loadgen.Request, f func(loadgen.Request) int) (lo, hi int, mean float64) {
@@ -272,7 +290,7 @@ func (r *Result) lengths() (in, out manifest.TokenCount) {
 	} else {
 		in = r.inputAsked()
 	}
-	if s.Completed > 0 && s.OutputRange[1] > 0 {
+	if s.Completed > 0 {
 		out = tokenCount(s.OutputRange[0], s.OutputRange[1], float64(s.OutputTokens)/n)
 	} else {
 		out = r.outputAsked()
@@ -280,12 +298,16 @@ func (r *Result) lengths() (in, out manifest.TokenCount) {
 	return in, out
 }
 
-// tokenCount fits the schema, in which a length is at least 1.
+// tokenCount fits the schema, in which a length is at least 1. A mean below the
+// range is that of requests of which some were not counted.
 func tokenCount(lo, hi int, mean float64) manifest.TokenCount {
-	if lo == hi {
-		return manifest.TokenCount{Kind: "fixed", Value: int64(max(1, lo))}
+	if mean < float64(lo) {
+		lo = 0
 	}
-	return manifest.TokenCount{Kind: "empirical", Min: int64(max(1, lo)), Max: int64(max(1, hi)), Mean: mean}
+	if lo == hi && lo > 0 {
+		return manifest.TokenCount{Kind: "fixed", Value: int64(lo)}
+	}
+	return manifest.TokenCount{Kind: "empirical", Min: int64(max(1, lo)), Max: int64(max(1, hi)), Mean: max(mean, math.SmallestNonzeroFloat64)}
 }
 
 func (r *Result) inputAsked() manifest.TokenCount {
@@ -297,9 +319,10 @@ func (r *Result) inputAsked() manifest.TokenCount {
 		n := r.Config.Dataset.InputLen + r.Config.Dataset.PrefixLen
 		return tokenCount(n, n, float64(n))
 	}
-	// A token has at least one byte: the only bound that is known.
-	_, hi, _ = rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return len(q.Body) })
-	return manifest.TokenCount{Kind: "uniform", Min: 1, Max: int64(max(1, hi))}
+	// A token has at least one byte: the only bound that is known, and doubts
+	// says that it is one.
+	_, hi, mean = rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return len(q.Body) })
+	return tokenCount(1, max(2, hi), max(1, mean))
 }
 
 func (r *Result) outputAsked() manifest.TokenCount {
@@ -311,61 +334,40 @@ func (r *Result) outputAsked() manifest.TokenCount {
 	return tokenCount(n, n, float64(n))
 }
 
-func requested(n int, ratio float64, asked manifest.TokenCount) map[string]any {
+// setRequested says what was asked for, where that is known.
+func (r *Result) setRequested(ext map[string]any) {
+	d := &r.Config.Dataset
+	if d.Name == "random" {
+		ext["servebench.requested_input_tokens"] = requested(d.InputLen+d.PrefixLen, d.RangeRatio.Input)
+		ext["servebench.requested_output_tokens"] = requested(d.OutputLen, d.RangeRatio.Output)
+		return
+	}
+	if lo, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens }); lo == hi && hi > 0 {
+		ext["servebench.requested_output_tokens"] = requested(hi, 0)
+	} else if hi > 0 {
+		ext["servebench.requested_output_tokens"] = map[string]any{"kind": "empirical", "min": lo, "max": hi}
+	}
+}
+
+func requested(n int, ratio float64) map[string]any {
 	if ratio > 0 {
 		return map[string]any{"kind": "uniform", "mean": n, "range_ratio": ratio}
 	}
-	out := map[string]any{"kind": asked.Kind}
-	if asked.Kind == "fixed" {
-		out["value"] = asked.Value
-	} else {
-		out["min"], out["max"] = asked.Min, asked.Max
-	}
-	return out
+	return map[string]any{"kind": "fixed", "value": n}
 }
 
 func (r *Result) measurement(command string) manifest.Measurement {
 	c := &r.Config
-	warm := fmt.Sprintf("%d unmeasured warm-up requests after %d readiness requests", c.Dataset.Warmups, r.ReadyRequests)
-	if c.Dataset.Warmups > 0 {
+	warm := fmt.Sprintf("%d unmeasured warm-up requests after %d readiness requests", r.warmups, r.ReadyRequests)
+	if r.warmups > 0 {
 		warm += map[bool]string{true: ", all with the first timed prompt", false: ", with prompts of their own"}[c.Dataset.WarmupFirst]
 	}
 	scope := "client-observed request latency"
 	if c.Stream {
-		scope = "client-observed streaming request latency, arrivals by the kernel's receive time"
-		if c.Target.NoKernelStamps || r.Summary.Counters.NoStamp == r.Summary.Counters.Reads {
-			scope = "client-observed streaming request latency, arrivals by the time of reading"
+		scope = "client-observed streaming request latency, arrivals by the time of reading"
+		if r.stamped() {
+			scope = "client-observed streaming request latency, arrivals by the kernel's receive time"
 		}
-	}
-	ext := map[string]any{
-		"runpile.declared_warmup_count":       c.Dataset.Warmups,
-		"runpile.readiness_request_count":     r.ReadyRequests,
-		"servebench.started_at":               r.Start.UTC().Format(time.RFC3339Nano),
-		"servebench.ended_at":                 r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
-		"servebench.percentile_method":        "linear interpolation at rank (n-1)q over exact samples",
-		"servebench.dataset_digest":           "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
-		"servebench.prompts_counted_by":       r.Plan.Counted,
-		"servebench.max_concurrency":          limitOf(c.MaxConcurrency),
-		"servebench.kernel_receive_stamps":    r.stamped(),
-		"servebench.peak_concurrency":         r.Summary.MaxInFlight,
-		"servebench.peak_output_tokens_per_s": r.Summary.MaxTokenRate,
-		"servebench.outcomes":                 r.Summary.Outcomes,
-		"servebench.token_sources":            r.Summary.TokenSources,
-		"servebench.counters":                 counters(&r.Summary.Counters),
-		"servebench.configuration":            r.publicConfig(),
-		"servebench.proxy":                    r.proxied,
-		"servebench.connections_preopened":    !r.proxied,
-		"servebench.metric_readings":          "token-bearing events; the result JSON has vLLM's reading over events with choices",
-		"servebench.simulated":                r.Simulated(),
-	}
-	if !r.Simulated() {
-		delete(ext, "servebench.simulated")
-	}
-	if s := r.Speculation; s != nil && s.Length() >= 1 {
-		ext["runpile.speculative_accept_length"] = s.Length()
-	}
-	for _, m := range r.OwnMetrics() {
-		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}
 	return manifest.Measurement{
 		Notes:   "Aggregates here; per-request times without prompts and texts in the records, where they were saved.",
@@ -374,18 +376,47 @@ func (r *Result) measurement(command string) manifest.Measurement {
 		TimingScope: scope + ".", BenchmarkCommand: command,
 		RetryFailureTreatment:  "Failed requests counted, in no latency; no client retries.",
 		ClientOverheadIncluded: !r.stamped(),
-		Extensions:             ext,
+		Extensions:             r.extensions(),
 	}
+}
+
+// extensions are the facts of the measurement that the schema has no field for.
+func (r *Result) extensions() map[string]any {
+	c, s := &r.Config, r.Summary
+	ext := map[string]any{
+		"runpile.declared_warmup_count":       c.Dataset.Warmups,
+		"runpile.readiness_request_count":     r.ReadyRequests,
+		"servebench.started_at":               r.Start.UTC().Format(time.RFC3339Nano),
+		"servebench.ended_at":                 r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
+		"servebench.wall_clock_offset_ms":     float64(r.clockOffset) / 1e6,
+		"servebench.percentile_method":        "linear interpolation at rank (n-1)q over exact samples; a source of hdr3 is a histogram of 3 digits",
+		"servebench.dataset_digest":           "sha256 over request bodies, each preceded by its length as 8 bytes big endian",
+		"servebench.prompts_counted_by":       r.Plan.Counted,
+		"servebench.max_concurrency":          nullable(c.MaxConcurrency),
+		"servebench.kernel_receive_stamps":    r.stamped(),
+		"servebench.peak_concurrency":         s.MaxInFlight,
+		"servebench.peak_output_tokens_per_s": s.MaxTokenRate,
+		"servebench.outcomes":                 s.Outcomes,
+		"servebench.token_sources":            s.TokenSources,
+		"servebench.counters":                 counters(&s.Counters),
+		"servebench.configuration":            r.publicConfig(),
+		"servebench.proxy":                    r.proxied,
+		"servebench.connections_preopened":    r.opened,
+		"servebench.metric_readings":          "token-bearing events; the result JSON has vLLM's reading over events with choices",
+	}
+	if r.Simulated() {
+		ext["servebench.simulated"] = true
+	}
+	if sp := r.Speculation; sp != nil && sp.Length() >= 1 {
+		ext["runpile.speculative_accept_length"] = sp.Length()
+	}
+	for _, m := range r.OwnMetrics() {
+		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
+	}
+	return ext
 }
 
 var basePercentiles = []float64{50, 90, 95, 99}
-
-func limitOf(n int) any {
-	if n == 0 {
-		return nil
-	}
-	return n
-}
 
 // stamped tells whether arrivals are the kernel's receive times.
 func (r *Result) stamped() bool {
@@ -394,7 +425,7 @@ func (r *Result) stamped() bool {
 }
 
 // publicConfig is the configuration without what is ours alone: addresses,
-// headers, paths.
+// headers, paths, labels, the extra body.
 func (r *Result) publicConfig() any {
 	c := r.Config
 	c.Target = openai.Config{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/metrics"
 )
 
@@ -18,7 +19,12 @@ func (r *Result) doubts() (out []string) {
 	}
 	s, k := r.Summary, &r.Summary.Counters
 	add(r.Simulated(), "The target is a simulator: these numbers describe no real model.")
-	add(s.Failed > 0 && s.Completed > 0, "%d requests failed (%s) and enter no latency.", s.Failed, r.failures())
+	if s.Failed > 0 && s.Completed > 0 {
+		first := firstFailure(r.Records)
+		add(true, "%d requests failed (%s) and enter no latency. The first: %s", s.Failed, r.failures(), describe(first))
+		name := openai.ForeignIn(first.Error)
+		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
+	}
 	out = append(out, r.tokenDoubts()...)
 	out = append(out, r.lengthDoubts()...)
 	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
@@ -29,12 +35,14 @@ func (r *Result) doubts() (out []string) {
 	add(k.Redialed > 0, "%d idle connections were found closed by the server and replaced.", k.Redialed)
 	add(k.Undrained > 0, "%d connections were dropped, as the server kept the response open after [DONE].", k.Undrained)
 	add(k.Discarded > 0, "%d kernel receive stamps were discarded as negative or over 10 s.", k.Discarded)
+	add(k.NoStamp > 0 && k.NoStamp < k.Reads, "%d of %d reads had no kernel receive stamp: their arrivals are read times.", k.NoStamp, k.Reads)
+	add(r.Summary.Completed == 0 && r.unknownInput(), "Nobody counted the prompts: the input length is only bounded by their bytes.")
 	add(k.Reads > 0 && k.NoStamp == k.Reads && !r.Config.Target.NoKernelStamps, "There are no kernel receive stamps here: arrivals are read times and hold the client's own delay.")
 	add(k.Reads > 0 && k.Events > k.Reads*3/2, "Events came %.1f to a read: gaps inside a read are 0 and the one before it is longer.", float64(k.Events)/float64(max(1, k.Reads)))
 	add(r.proxied, "A proxy of the environment stands between client and server.")
 	add(s.VLLM.ITL != nil && s.VLLM.ITL.Source != "exact", "Inter-token percentiles come from a histogram of 3 significant digits.")
-	if p99, ok := s.QueueWait.Percentile(99); ok && p99 > 0 && r.Config.openLoop() {
-		add(true, "The cap of %d was reached: requests waited for a slot, p99 %.1f ms. TTFT and E2EL do not hold that wait, the values from the due time do.", r.Config.MaxConcurrency, p99)
+	if p99, ok := s.QueueWait.Percentile(99); ok {
+		add(p99 > 0, "The cap of %d was reached: requests waited for a slot, p99 %.1f ms. TTFT and E2EL do not hold that wait, the values from the due time do.", r.Config.MaxConcurrency, p99)
 	}
 	return out
 }
@@ -72,6 +80,7 @@ func (r *Result) tokenDoubts() (out []string) {
 func (r *Result) lengthDoubts() (out []string) {
 	long, short, prompts := 0, 0, 0
 	var asked, told int
+	ignoring := r.ignoreEOS()
 	for i := range r.Records {
 		rec, req := &r.Records[i], &r.Plan.Requests[i]
 		if rec.Outcome != metrics.OK {
@@ -79,21 +88,29 @@ func (r *Result) lengthDoubts() (out []string) {
 		}
 		if req.OutputTokens > 0 && rec.TokenSource == metrics.FromUsage {
 			long += one(rec.OutputTokens > req.OutputTokens)
-			short += one(rec.OutputTokens < req.OutputTokens && r.Config.IgnoreEOS)
+			short += one(rec.OutputTokens < req.OutputTokens && ignoring)
 		}
-		if req.PromptTokens > 0 && rec.PromptTokens != req.PromptTokens {
+		if want := req.PromptTokens + r.Plan.special; req.PromptTokens > 0 && rec.PromptTokens != want {
 			prompts++
-			asked, told = asked+req.PromptTokens, told+rec.PromptTokens
+			asked, told = asked+want, told+rec.PromptTokens
 		}
 	}
-	if long+short > 0 {
-		out = append(out, fmt.Sprintf("%d completions are longer and %d shorter than asked for with ignore_eos.", long, short))
+	if long > 0 {
+		out = append(out, fmt.Sprintf("%d completions are longer than asked for.", long))
+	}
+	if short > 0 {
+		out = append(out, fmt.Sprintf("%d completions are shorter than asked for, though they were to ignore the end of the text.", short))
 	}
 	// A chat template adds tokens, which is no disagreement.
 	if prompts > 0 && r.Config.API() == "completions" {
 		out = append(out, fmt.Sprintf("The server counts %d prompts otherwise than they were made: %d tokens for %d.", prompts, told, asked))
 	}
 	return out
+}
+
+// unknownInput tells that no prompt was counted before the run.
+func (r *Result) unknownInput() bool {
+	return len(r.Plan.Requests) > 0 && r.Plan.Requests[0].PromptTokens == 0
 }
 
 func one(b bool) int {

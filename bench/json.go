@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,7 +116,7 @@ func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
 	o.set("rtfx", float(0))
 	r.setSpeculation(&o)
 	for _, name := range metricNames {
-		if contains(selected, name) {
+		if slices.Contains(selected, name) {
 			r.setMetric(&o, name)
 		}
 	}
@@ -144,20 +145,13 @@ func (r *Result) setSpeculation(o *object) {
 	o.set("spec_decode_per_position_acceptance_rates", positions)
 }
 
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
-}
-
-func nullable(s string) any {
-	if s == "" {
+// nullable is v, or null for the zero value.
+func nullable[T comparable](v T) any {
+	var zero T
+	if v == zero {
 		return nil
 	}
-	return s
+	return v
 }
 
 func (r *Result) setHead(o *object) {
@@ -186,11 +180,7 @@ func (r *Result) setHead(o *object) {
 	} else {
 		o.set("burstiness", float(c.Burstiness))
 	}
-	var limit any
-	if c.MaxConcurrency > 0 {
-		limit = c.MaxConcurrency
-	}
-	o.set("max_concurrency", limit)
+	o.set("max_concurrency", nullable(c.MaxConcurrency))
 }
 
 func (r *Result) setCounts(o *object) {
@@ -363,7 +353,9 @@ func (r *Result) OwnMetrics() (out []OwnMetric) {
 	add("queue_wait_ms", "Queue wait", s.QueueWait, nil)
 	add("lag_ms", "Lag (client)", s.Lag, nil)
 	add("ramp_lag_ms", "Ramp lag (client)", s.RampLag, nil)
-	add("rx_delay_ms", "Receive delay (client)", s.RxDelay, nil)
+	if r.stamped() {
+		add("rx_delay_ms", "Receive delay (client)", s.RxDelay, nil)
+	}
 	add("connect_ms", "Connect", s.Connect, nil)
 	return out
 }

@@ -11,9 +11,12 @@ import (
 	"net"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/servebench/servebench/dataset"
@@ -59,6 +62,11 @@ type Result struct {
 	Environment *manifest.Environment
 	sameHost    bool
 	proxied     bool
+	clockOffset time.Duration // by how much the wall clock gained on the run
+	opened      int           // connections asked for before the clock
+	warmups     int           // warm-up requests that were sent
+	// Stopped tells that the user ended the run early.
+	Stopped bool
 	// ReadyRequests counts the untimed ones of the ready check.
 	ReadyRequests int
 	// Speculation counts the timed part; nil where the server tells none.
@@ -67,6 +75,17 @@ type Result struct {
 
 // Simulated tells that the target said it is a simulator.
 func (r *Result) Simulated() bool { return r.Engine.Simulated }
+
+// Served lists the models that the server told of, a few of them.
+func (r *Result) Served() (names []string) {
+	if r.Engine.Simulated {
+		return nil // it serves any
+	}
+	for _, m := range r.Engine.Models[:min(5, len(r.Engine.Models))] {
+		names = append(names, m.ID)
+	}
+	return names
+}
 
 // options are those of the run's statistics.
 func (r *Result) options() metrics.Options {
@@ -86,6 +105,7 @@ type Plan struct {
 	Generator string
 	Synthetic bool
 	Tokenizer *tokenize.Info // nil where no local tokenizer was used
+	special   int            // tokens the server puts around a prompt, uncounted here
 	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
 	Warnings  []string
 }
@@ -96,26 +116,46 @@ type session struct {
 	client *openai.Client
 	tok    tokenize.Tokenizer
 	res    *Result
+
+	internal error // a bug of ours that showed in a request
 }
 
 // Run runs one benchmark. A Result comes back whenever the target was addressed,
 // also beside an error: a *TargetError where the server failed. A run that was
-// stopped or whose ctx ended has outcome "interrupted" and no error.
+// stopped or whose ctx ended has Stopped set and no error.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	s, err := open(cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer s.client.Close()
-	if err := s.prepare(ctx); err != nil {
-		return s.failed(ctx, err)
+	// Before the first timed request there is nothing to let end: Stop ends it.
+	before, cancel := stopContext(ctx, cfg.Stop)
+	defer cancel()
+	if err := s.prepare(before); err != nil {
+		return s.failed(before, err)
 	}
-	if err := s.ready(ctx); err != nil {
-		return s.failed(ctx, err)
+	if err := s.ready(before); err != nil {
+		return s.failed(before, err)
 	}
-	s.warmUp(ctx)
+	s.warmUp(before)
 	s.run(ctx)
 	return s.finish(ctx)
+}
+
+// stopContext is ctx, canceled too when stop closes. The returned function ends
+// the wait for that and must be called.
+func stopContext(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // Prepare makes the plan of a run and sends nothing: a dry run. What only the
@@ -130,8 +170,7 @@ func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
 	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
 		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
 	}
-	s.cfg.NoTokenizer = s.tok == nil
-	if err := s.build(ctx); err != nil {
+	if err := s.build(ctx, false); err != nil {
 		return nil, err
 	}
 	s.res.Plan.Warnings = append(s.res.Warnings, s.res.Plan.Warnings...)
@@ -149,7 +188,7 @@ func open(cfg Config) (*session, error) {
 		return nil, err
 	}
 	// The text is needed to count it, where the server does not.
-	if s.tok != nil && cfg.Target.Text == openai.TextNever {
+	if !cfg.NoTokenizer && cfg.Target.Text == openai.TextNever {
 		s.cfg.Target.Text = openai.TextUncounted
 	}
 	var err error
@@ -188,15 +227,15 @@ func (s *session) openTokenizer() error {
 		return nil
 	}
 	info, err := tokenize.Describe(path)
-	if err != nil {
-		return fmt.Errorf("tokenizer: %w", err)
+	if err == nil {
+		s.tok, err = tokenize.Open(path)
 	}
-	s.tok, err = tokenize.Open(path)
-	if errors.Is(err, tokenize.ErrNotBuilt) {
-		s.warnf("tokenizer %s is not used: %v", info.Identifier, err)
+	switch {
+	case err == nil:
+	case errors.Is(err, tokenize.ErrNotBuilt), s.cfg.Tokenizer == "":
+		s.warnf("The tokenizer of %s is not used: %v.", publicName(name), err)
 		return nil
-	}
-	if err != nil {
+	default:
 		return fmt.Errorf("tokenizer: %w", err)
 	}
 	s.res.Plan.Tokenizer, s.res.Plan.Counted = &info, "tokenizer"
@@ -206,15 +245,25 @@ func (s *session) openTokenizer() error {
 	return nil
 }
 
-// prepare reaches the server and builds the plan.
+// prepare reaches the server and builds the plan. A mistake in what the user
+// gave goes before a server that is not there.
 func (s *session) prepare(ctx context.Context) error {
-	s.cfg.Progress.enter("prompts", 0)
+	if s.cfg.Dataset.Name == "custom" && !s.cfg.Dataset.TokenIDs {
+		s.cfg.Progress.enter("prompts", 0)
+		if err := s.build(ctx, false); err != nil {
+			return err
+		}
+	}
+	s.cfg.Progress.enter("waiting for the server", 0)
 	if err := s.reach(ctx); err != nil {
 		// The manifest of a failed run tells its workload all the same.
-		s.cfg.NoTokenizer = true
-		return errors.Join(err, s.build(ctx))
+		if wrong := s.build(ctx, false); wrong != nil && ctx.Err() == nil {
+			return wrong
+		}
+		return err
 	}
-	return s.build(ctx)
+	s.cfg.Progress.enter("prompts", 0)
+	return s.build(ctx, true)
 }
 
 // reach finds out whether the server is there, what it is and which model it
@@ -233,15 +282,14 @@ func (s *session) reach(ctx context.Context) error {
 	info, warnings := probe.Engine(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
 	s.res.Engine = info
 	s.res.Warnings = append(s.res.Warnings, warnings...)
+	if names := s.res.Served(); len(names) > 0 && !slices.Contains(names, s.servedModel()) {
+		s.warnf("The server does not list %s; it lists %s.", s.servedModel(), strings.Join(names, ", "))
+	}
 	return nil
 }
 
 func (s *session) targetError(stage string, err error) *TargetError {
-	u := s.cfg.Target.BaseURL
-	if p, perr := url.Parse(u); perr == nil {
-		u = p.Redacted()
-	}
-	return &TargetError{stage, "connect", fmt.Errorf("%s does not answer: %w", u, err)}
+	return &TargetError{stage, "connect", fmt.Errorf("%s does not answer: %w", openai.PublicURL(s.cfg.Target.BaseURL), err)}
 }
 
 // modelsTimeout bounds the wait for a model list.
@@ -288,10 +336,10 @@ func (s *session) servedModel() string {
 	return cmp.Or(s.cfg.ServedModel, s.cfg.Model)
 }
 
-// build makes the plan.
-func (s *session) build(ctx context.Context) error {
+// build makes the plan; ask allows to ask the server for counts.
+func (s *session) build(ctx context.Context, ask bool) error {
 	tok := s.tok
-	if tok == nil && !s.cfg.NoTokenizer {
+	if tok == nil && !s.cfg.NoTokenizer && ask {
 		tok = s.serverTokenizer(ctx)
 	}
 	set, err := dataset.Load(ctx, s.cfg.Dataset, tok)
@@ -300,6 +348,9 @@ func (s *session) build(ctx context.Context) error {
 	}
 	p := s.res.Plan
 	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
+	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
+		p.special = v.Added
+	}
 	if s.cfg.openLoop() {
 		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
 		if err != nil {
@@ -319,6 +370,13 @@ func (s *session) build(ctx context.Context) error {
 	}
 	p.SHA256 = digest(p.Requests)
 	return nil
+}
+
+func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
+	if tok == nil {
+		return v, false
+	}
+	return tok.Vocabulary()
 }
 
 // serverTokenizer is the server's own, if it has one that answers.
@@ -352,13 +410,24 @@ func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
 				if err != nil {
 					return fmt.Errorf("request %d: %w", i, err)
 				}
-				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: in[i].OutputTokens}
+				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: asked(body, in[i].OutputTokens)}
 				in[i] = dataset.Request{}
 			}
 			return nil
 		})
 	}
 	return out, g.Wait()
+}
+
+// asked is the number of tokens a body asks for: --extra-body may have changed
+// it.
+func asked(body []byte, otherwise int) int {
+	for _, key := range []string{"max_completion_tokens", "max_tokens"} {
+		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
+			return int(v.Num)
+		}
+	}
+	return otherwise
 }
 
 func digest(requests []loadgen.Request) string {
@@ -382,7 +451,10 @@ func (s *session) ready(ctx context.Context) error {
 		s.res.ReadyRequests++
 		first := s.res.Plan.Requests[0]
 		first.ID = ""
-		recs, _ := loadgen.Run(ctx, s.client, []loadgen.Request{first}, loadgen.Load{})
+		recs, _, err := loadgen.Run(ctx, s.client, []loadgen.Request{first}, loadgen.Load{})
+		if err != nil {
+			return err
+		}
 		if r := &recs[0]; r.Outcome != metrics.OK {
 			return &TargetError{"readiness", category(r), fmt.Errorf("the ready check failed: %s", describe(r))}
 		}
@@ -397,12 +469,14 @@ func (s *session) warmUp(ctx context.Context) {
 		return
 	}
 	s.cfg.Progress.enter("warm-up", len(w))
-	recs, _ := loadgen.Run(ctx, s.client, w, loadgen.Load{
-		MaxConcurrency: s.cfg.MaxConcurrency, Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
-	})
+	recs, _, err := loadgen.Run(ctx, s.client, w, loadgen.Load{MaxConcurrency: s.cfg.MaxConcurrency, Done: s.note})
+	s.internal = err
 	failed := 0
 	var first *metrics.Record
 	for i := range recs {
+		if recs[i].Outcome != "" {
+			s.res.warmups++
+		}
 		if recs[i].Outcome != metrics.OK {
 			if failed++; first == nil {
 				first = &recs[i]
@@ -428,6 +502,7 @@ func (s *session) note(r *metrics.Record) {
 func (s *session) run(ctx context.Context) {
 	p := s.res.Plan
 	if n := s.connections(); n > 0 {
+		s.res.opened = n
 		if err := s.client.Open(ctx, n); err != nil {
 			s.warnf("not all %d connections could be opened beforehand: %v", n, err)
 		}
@@ -437,12 +512,30 @@ func (s *session) run(ctx context.Context) {
 	runtime.GC()
 	before := s.speculation(ctx)
 	s.cfg.Progress.enter("run", len(p.Requests))
-	records, clock := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
+	records, clock, err := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
 	})
 	s.res.Records, s.res.Start = records, clock.Zero()
+	s.internal = errors.Join(s.internal, err)
+	s.checkClocks(clock)
 	s.res.Speculation = s.speculation(ctx).Sub(before)
+}
+
+// checkClocks compares the run's length on the wall clock with that on the
+// monotonic one: a step of the wall clock moves no duration, but it can have
+// moved kernel stamps.
+func (s *session) checkClocks(clock loadgen.Clock) {
+	end := time.Now()
+	mono, wall := end.Sub(clock.Zero()), end.Round(0).Sub(clock.Zero().Round(0))
+	off := float64((wall - mono).Abs()) / float64(max(mono, time.Second))
+	switch {
+	case off > 0.01:
+		s.warnf("INVALID: the wall clock disagrees with the monotonic clock by %v over %v; arrivals by kernel stamps cannot be trusted.", wall-mono, mono)
+	case off > 0.001:
+		s.warnf("The wall clock disagrees with the monotonic clock by %v over %v.", wall-mono, mono)
+	}
+	s.res.clockOffset = wall - mono
 }
 
 // speculation reads vLLM's counters. The window between two readings is that of
@@ -473,30 +566,43 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 	r := s.res
 	s.countTokens(context.WithoutCancel(ctx))
 	r.Config = s.cfg
-	r.redact()
 	r.Summary = metrics.Summarize(r.Records, r.options())
 	r.Duration = r.Summary.Last
 	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
 	s.describeHost(ctx)
 	issued := r.Summary.Completed + r.Summary.Failed
-	stopped := ctx.Err() != nil || s.stopped()
-	switch {
-	case stopped && issued < len(r.Records), stopped && r.Summary.Outcomes[metrics.Canceled] > 0:
-		r.Outcome = manifest.Interrupted
+	r.Stopped = (ctx.Err() != nil || s.stopped()) && (issued < len(r.Records) || r.Summary.Outcomes[metrics.Canceled] > 0)
+	if r.Stopped {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("Interrupted after %d of %d requests.", r.Summary.Completed, len(r.Records)))
+	}
+	if s.internal != nil {
+		r.Warnings = append(r.Warnings, "INVALID: an internal error of servebench ended the run.")
+	}
+	r.Warnings = append(r.Warnings, r.doubts()...)
+	switch {
+	case r.Summary.Completed == 0 && s.internal != nil:
+		return r.fail(&TargetError{"timed_run", "internal_error", errors.New("an internal error of servebench ended the run")}), s.internal
+	case r.Summary.Completed == 0 && r.Stopped:
+		return r.fail(&TargetError{"timed_run", "interrupted", errors.New("interrupted before any request completed")}), nil
 	case r.Summary.Completed == 0:
-		r.Outcome = manifest.Failed
+		first := firstFailure(r.Records)
+		err := &TargetError{"timed_run", category(first), fmt.Errorf("all %d requests failed, the first with: %s", issued, describe(first))}
+		return r.fail(err), err
+	case r.Stopped:
+		r.Outcome = manifest.Interrupted
 	default:
 		r.Outcome = manifest.Completed
 	}
-	r.Warnings = append(r.Warnings, r.doubts()...)
-	if r.Outcome == manifest.Failed {
-		first := firstFailure(r.Records)
-		err := &TargetError{"timed_run", category(first), fmt.Errorf("all %d requests failed, the first with: %s", issued, describe(first))}
-		r.Failure = failure(err)
-		return r, err
-	}
-	return r, nil
+	r.redact()
+	return r, s.internal
+}
+
+// fail makes r the result of a failed run.
+func (r *Result) fail(e *TargetError) *Result {
+	r.Outcome = manifest.Failed
+	r.Failure = &manifest.Failure{Stage: e.Stage, Category: e.Category, MessageSanitized: e.Error()}
+	r.redact()
+	return r
 }
 
 func (s *session) stopped() bool {
@@ -512,6 +618,12 @@ func (s *session) stopped() bool {
 // files to be published.
 func (r *Result) redact() {
 	red := r.redactor()
+	for i, w := range r.Warnings {
+		r.Warnings[i], _ = red.String(w)
+	}
+	if r.Failure != nil {
+		r.Failure.MessageSanitized, _ = red.String(r.Failure.MessageSanitized)
+	}
 	known := map[string]string{"": ""} // failures repeat themselves
 	for i := range r.Records {
 		rec := &r.Records[i]
@@ -528,7 +640,8 @@ func (r *Result) redact() {
 func (s *session) countTokens(ctx context.Context) {
 	for i := range s.res.Records {
 		r := &s.res.Records[i]
-		if r.TokenSource == metrics.FromChunks && s.tok != nil && r.Text != "" {
+		counted := r.TokenSource != "" && r.TokenSource != metrics.FromChunks
+		if r.Outcome == metrics.OK && !counted && s.tok != nil && r.Text != "" {
 			if ids, err := s.tok.Encode(ctx, r.Text, false); err == nil {
 				r.OutputTokens, r.TokenSource = len(ids), metrics.FromTokenizer
 			}
@@ -551,17 +664,10 @@ func (s *session) failed(ctx context.Context, err error) (*Result, error) {
 	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
 	r.Summary = metrics.Summarize(nil, r.options())
 	s.describeHost(ctx)
-	if ctx.Err() != nil {
-		r.Outcome = manifest.Interrupted
-		r.Warnings = append(r.Warnings, "Interrupted before the first timed request.")
-		return r, nil
+	if r.Stopped = ctx.Err() != nil; r.Stopped {
+		return r.fail(&TargetError{"preparation", "interrupted", errors.New("interrupted before the first timed request")}), nil
 	}
-	r.Outcome, r.Failure = manifest.Failed, failure(target)
-	return r, target
-}
-
-func failure(e *TargetError) *manifest.Failure {
-	return &manifest.Failure{Stage: e.Stage, Category: e.Category, MessageSanitized: e.Error()}
+	return r.fail(target), target
 }
 
 // describeHost looks at this machine where the server runs on it.
@@ -580,6 +686,13 @@ func (s *session) describeHost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	env, warnings := probe.Host(ctx)
+	for i := range env.Accelerators {
+		// What is there is not what the server uses, unless it is one.
+		if a := &env.Accelerators[i]; a.Count > 1 {
+			s.warnf("This host has %d %s; how many of them the server uses was not declared.", a.Count, a.Model)
+			a.Count = 0
+		}
+	}
 	s.res.Environment = env
 	s.res.Warnings = append(s.res.Warnings, warnings...)
 }

@@ -56,10 +56,15 @@ func withID(path, id string) string {
 // exists or can be made, and takes a file. It leaves nothing behind but folders.
 func (f Files) Check() error {
 	var errs []error
+	seen := map[string]bool{}
 	for _, path := range []string{f.Result, f.Manifest, f.Records, f.HDR} {
 		if path == "" {
 			continue
 		}
+		if seen[filepath.Clean(path)] {
+			errs = append(errs, fmt.Errorf("%s is named for two of result, manifest, records and histograms; want different names", path))
+		}
+		seen[filepath.Clean(path)] = true
 		if err := checkWritable(path, f.Append && path == f.Result); err != nil {
 			errs = append(errs, err)
 		}
@@ -92,6 +97,7 @@ func checkWritable(path string, appending bool) error {
 type saver struct {
 	written   []string
 	artifacts []manifest.Artifact
+	unnamed   []string // artifacts whose file names do not fit the schema
 	errs      []error
 }
 
@@ -103,7 +109,8 @@ func (r *Result) Save(f Files) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("result: %w", err)
 	}
-	if f.Append {
+	if f.Append { // a line of its own: what is hashed is what is written
+		result = bytes.TrimSuffix(result, []byte("\n"))
 		id := manifest.RunID(result, 1)
 		f.Manifest, f.Records, f.HDR = withID(f.Manifest, id), withID(f.Records, id), withID(f.HDR, id)
 	}
@@ -124,7 +131,11 @@ func (r *Result) Save(f Files) ([]string, error) {
 		})
 	}
 	if f.Manifest != "" {
-		doc, err := manifest.Encode(r.Manifest(result, s.artifacts))
+		run := r.Manifest(result, s.artifacts)
+		for _, id := range s.unnamed {
+			run.Warnings = append(run.Warnings, "The "+id+" file is no artifact here: its name has characters that the schema does not allow.")
+		}
+		doc, err := manifest.Encode(run)
 		if err != nil {
 			s.errs = append(s.errs, fmt.Errorf("%s: %w", f.Manifest, err))
 		} else {
@@ -158,7 +169,11 @@ func (s *saver) write(path, kind, media, id string, raw bool, fill func(io.Write
 		return
 	}
 	s.written = append(s.written, path)
-	if kind == "" || size == 0 || !nameFits(filepath.Base(path)) {
+	if kind == "" || size == 0 {
+		return
+	}
+	if !nameFits(filepath.Base(path)) {
+		s.unnamed = append(s.unnamed, id)
 		return
 	}
 	s.artifacts = append(s.artifacts, manifest.Artifact{
@@ -203,7 +218,7 @@ func (s *saver) append(path string, result []byte) {
 		s.errs = append(s.errs, err)
 		return
 	}
-	line := bytes.TrimSuffix(result, []byte("\n"))
+	line := result
 	if st, err := file.Stat(); err == nil && st.Size() > 0 {
 		line = append([]byte("\n"), line...)
 	}

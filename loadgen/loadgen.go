@@ -8,7 +8,9 @@ package loadgen
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,11 +82,12 @@ type Load struct {
 // Run sends the requests and returns one record for each, in order; those that
 // were never sent have no Outcome. It returns when all that it started has
 // ended. Canceling ctx cancels the requests in flight; what they had received
-// is in their records.
-func Run(ctx context.Context, client Client, requests []Request, load Load) ([]metrics.Record, Clock) {
+// is in their records. The error is a panic in a request: it ends the run, but
+// not what the others have measured.
+func Run(ctx context.Context, client Client, requests []Request, load Load) ([]metrics.Record, Clock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &run{client: client, requests: requests, load: load, records: make([]metrics.Record, len(requests))}
+	r := &run{client: client, requests: requests, load: load, records: make([]metrics.Record, len(requests)), cancel: cancel}
 	for i := range r.records {
 		r.records[i].Seq, r.records[i].ID = i, requests[i].ID
 	}
@@ -102,7 +105,10 @@ func Run(ctx context.Context, client Client, requests []Request, load Load) ([]m
 	} else {
 		r.openLoop(ctx, issuing)
 	}
-	return r.records, r.clock
+	if p := r.panicked.Load(); p != nil {
+		return r.records, r.clock, *p
+	}
+	return r.records, r.clock, nil
 }
 
 // drain turns Stop into the end of issuing, and Grace later into the end of all.
@@ -128,17 +134,33 @@ type run struct {
 	load     Load
 	records  []metrics.Record
 	clock    Clock
+	cancel   func()
+	panicked atomic.Pointer[error]
 }
 
 // do sends request i, whose Due and Slot are set, and returns the instant its
 // slot becomes free.
 func (r *run) do(ctx context.Context, i int) time.Duration {
 	rec := &r.records[i]
+	defer r.guard(rec)
 	r.client.Do(ctx, r.clock, &r.requests[i], rec)
 	if r.load.Done != nil {
 		r.load.Done(rec)
 	}
 	return rec.Done
+}
+
+// guard keeps a panic in one request from losing what all the others measured.
+func (r *run) guard(rec *metrics.Record) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	err := fmt.Errorf("request %d: panic: %v\n%s", rec.Seq, p, debug.Stack())
+	r.panicked.CompareAndSwap(nil, &err)
+	rec.Outcome, rec.Error = metrics.Canceled, "internal error"
+	rec.Done = max(rec.Done, rec.Sent, r.clock.Now())
+	r.cancel()
 }
 
 // stopped tells whether Stop is closed; the context that follows from it may

@@ -60,7 +60,7 @@ func TestOpenLoopSendsWhenDue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		records, _ := loadgen.Run(t.Context(), service(500*ms), requests(200), loadgen.Load{Offsets: offsets})
+		records, _, _ := loadgen.Run(t.Context(), service(500*ms), requests(200), loadgen.Load{Offsets: offsets})
 		check(t, records)
 		for i, r := range records {
 			if r.Due != offsets[i] || r.Slot != r.Due || r.Sent != r.Due || r.Done != r.Due+500*ms {
@@ -78,7 +78,7 @@ func TestCoordinatedOmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		records, _ := loadgen.Run(t.Context(), service(500*ms), requests(8), loadgen.Load{Offsets: offsets, MaxConcurrency: 1})
+		records, _, _ := loadgen.Run(t.Context(), service(500*ms), requests(8), loadgen.Load{Offsets: offsets, MaxConcurrency: 1})
 		check(t, records)
 		for i, r := range records {
 			i := time.Duration(i)
@@ -109,7 +109,7 @@ func TestCap(t *testing.T) {
 					load.Offsets = make([]time.Duration, 10) // all at once
 				}
 				c := &gauge{service: 100 * ms}
-				records, _ := loadgen.Run(t.Context(), c, requests(10), load)
+				records, _, _ := loadgen.Run(t.Context(), c, requests(10), load)
 				check(t, records)
 				if c.peak != 3 {
 					t.Errorf("%d requests were in flight at once, want 3", c.peak)
@@ -151,7 +151,7 @@ func (g *gauge) Do(ctx context.Context, clock loadgen.Clock, req *loadgen.Reques
 // the time from one request's end to the next one's start is lag.
 func TestClosedLoopDueIsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records, _ := loadgen.Run(t.Context(), service(50*ms), requests(9), loadgen.Load{MaxConcurrency: 3})
+		records, _, _ := loadgen.Run(t.Context(), service(50*ms), requests(9), loadgen.Load{MaxConcurrency: 3})
 		check(t, records)
 		for i, r := range records {
 			want := time.Duration(i/3) * 50 * ms
@@ -165,7 +165,7 @@ func TestClosedLoopDueIsSlot(t *testing.T) {
 // Rate inf without a cap sends everything at once.
 func TestClosedLoopWithoutCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records, _ := loadgen.Run(t.Context(), service(50*ms), requests(20), loadgen.Load{})
+		records, _, _ := loadgen.Run(t.Context(), service(50*ms), requests(20), loadgen.Load{})
 		for i, r := range records {
 			if r.Sent != 0 || r.Done != 50*ms {
 				t.Errorf("request %d: sent %v, done %v, want 0 and 50ms", i, r.Sent, r.Done)
@@ -186,7 +186,7 @@ func TestStopDrains(t *testing.T) {
 					load.Offsets = make([]time.Duration, 100)
 				}
 				begin := time.Now()
-				records, _ := loadgen.Run(t.Context(), service(50*ms), requests(100), load)
+				records, _, _ := loadgen.Run(t.Context(), service(50*ms), requests(100), load)
 				// Two at a time from 0, 50 and 100 ms: six were sent before 120 ms.
 				if n := count(records, metrics.OK); n != 6 {
 					t.Errorf("%d requests completed, want 6", n)
@@ -207,7 +207,7 @@ func TestStopCancelsAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})
 		time.AfterFunc(100*ms, func() { close(stop) })
-		records, _ := loadgen.Run(t.Context(), service(time.Hour), requests(3), loadgen.Load{Stop: stop, Grace: 10 * time.Second})
+		records, _, _ := loadgen.Run(t.Context(), service(time.Hour), requests(3), loadgen.Load{Stop: stop, Grace: 10 * time.Second})
 		for i, r := range records {
 			if r.Outcome != metrics.Canceled || r.Done != 10100*ms {
 				t.Errorf("request %d: %q at %v, want canceled at 10.1s", i, r.Outcome, r.Done)
@@ -235,7 +235,7 @@ func TestCancelEndsAtOnce(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(70*ms, cancel)
 				begin := time.Now()
-				records, _ := loadgen.Run(ctx, service(time.Hour), requests(2), load)
+				records, _, _ := loadgen.Run(ctx, service(time.Hour), requests(2), load)
 				if d := time.Since(begin); d != 70*ms {
 					t.Errorf("ended after %v, want 70ms", d)
 				}
@@ -243,6 +243,28 @@ func TestCancelEndsAtOnce(t *testing.T) {
 					t.Errorf("the request in flight is %q, want canceled", records[0].Outcome)
 				}
 			})
+		})
+	}
+}
+
+// broken panics in its third request.
+type broken struct{ service }
+
+func (b broken) Do(ctx context.Context, clock loadgen.Clock, req *loadgen.Request, rec *metrics.Record) {
+	if rec.Seq == 2 {
+		panic("a bug")
+	}
+	b.service.Do(ctx, clock, req, rec)
+}
+
+// A panic in one request ends the run with an error and loses no record.
+func TestPanicKeepsTheRecords(t *testing.T) {
+	for _, load := range []loadgen.Load{{MaxConcurrency: 1}, {MaxConcurrency: 1, Offsets: make([]time.Duration, 5)}} {
+		synctest.Test(t, func(t *testing.T) {
+			records, _, err := loadgen.Run(t.Context(), broken{service(ms)}, requests(5), load)
+			if err == nil || count(records, metrics.OK) != 2 || records[2].Error != "internal error" {
+				t.Errorf("error %v, %d ok, request 2 says %q", err, count(records, metrics.OK), records[2].Error)
+			}
 		})
 	}
 }

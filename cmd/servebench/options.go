@@ -69,6 +69,15 @@ func (r *reader) whole(flag string, def int) int {
 	return v
 }
 
+func (r *reader) bounded(flag string, def, low, high int) int {
+	v := r.whole(flag, def)
+	if v < low || v > high {
+		r.badf(flag, "%d; want %d to %d", v, low, high)
+		return def
+	}
+	return v
+}
+
 func (r *reader) optionalInt(flag string) *int {
 	if !r.c.IsSet(flag) {
 		return nil
@@ -168,7 +177,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		Burstiness:     loadgen.Number(r.number("burstiness", 1)),
 		MaxConcurrency: r.whole("max-concurrency", 0),
 		Pacing:         loadgen.Pacing(r.choice("pacing", "hybrid", "sleep", "hybrid")),
-		ReadyTimeout:   time.Duration(r.whole("ready-check-timeout-sec", 0)) * time.Second,
+		ReadyTimeout:   time.Duration(r.bounded("ready-check-timeout-sec", 0, 0, 7*86400)) * time.Second,
 		Grace:          r.duration("drain", 10*time.Second),
 		Label:          r.text("label", ""), Metadata: r.pairs("metadata", false),
 		RequestIDPrefix: r.text("request-id-prefix", randomPrefix()),
@@ -179,7 +188,6 @@ func readOptions(c *cli.Context) (*options, error) {
 		},
 	}
 	r.positive("max-concurrency", o.config.MaxConcurrency)
-	r.positive("ready-check-timeout-sec", int(o.config.ReadyTimeout/time.Second)+1)
 	// 0 stands for a default inside, so it is refused here.
 	if o.config.Rate == 0 || o.config.Burstiness == 0 {
 		r.badf(map[bool]string{true: "request-rate", false: "burstiness"}[o.config.Rate == 0], "0; want a number above 0, or inf")
@@ -208,13 +216,12 @@ func randomPrefix() string {
 
 // target reads where the server is.
 func (r *reader) target(api openai.API) openai.Config {
-	port := r.whole("port", 8000)
-	if port < 1 || port > 65535 {
-		r.badf("port", "%d; want 1 to 65535", port)
-	}
+	port := r.bounded("port", 8000, 1, 65535)
 	base := strings.TrimRight(r.text("base-url", "http://"+net.JoinHostPort(strings.Trim(r.text("host", "127.0.0.1"), "[]"), strconv.Itoa(port))), "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		r.badf("base-url", "not a URL such as http://127.0.0.1:8000")
+	} else if strings.HasSuffix(u.Path, "/v1") && !r.c.IsSet("endpoint") {
+		r.badf("base-url", "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
 	}
 	endpoint := r.text("endpoint", api.Path())
 	if !strings.HasPrefix(endpoint, "/") {
@@ -230,10 +237,8 @@ func (r *reader) target(api openai.API) openai.Config {
 		StallTimeout: r.limit("timeout-stall"), TotalTimeout: r.limit("timeout-total"),
 		NoKernelStamps: r.c.Bool("no-kernel-stamps"),
 	}
-	if n := r.whole("max-event-bytes", 0); n < 0 || r.c.IsSet("max-event-bytes") && n < 1024 {
-		r.badf("max-event-bytes", "%d; want 1024 or more", n)
-	} else {
-		cfg.MaxEventBytes = n
+	if r.c.IsSet("max-event-bytes") {
+		cfg.MaxEventBytes = r.bounded("max-event-bytes", 0, 1024, 1<<30)
 	}
 	for _, kv := range r.pairs("header", true) {
 		if cfg.Header == nil {
@@ -468,14 +473,4 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 		t.Warnings = append(t.Warnings, printable(w))
 	}
 	return t
-}
-
-// redactURL leaves out user and password.
-func redactURL(s string) string {
-	u, err := url.Parse(s)
-	if err != nil {
-		return "(a URL)"
-	}
-	u.User = nil
-	return u.String()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
 )
 
 // printPlan is --dry-run: it shows what would be sent and sends no request.
@@ -21,7 +22,7 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 	row := func(label, format string, args ...any) {
 		fmt.Fprintf(t.out, "%-24s %s\n", label+":", printable(fmt.Sprintf(format, args...)))
 	}
-	target := redactURL(c.Target.BaseURL)
+	target := openai.PublicURL(c.Target.BaseURL)
 	if o.sim != nil {
 		target = "the embedded simulator"
 	}

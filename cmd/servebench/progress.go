@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -37,7 +38,8 @@ func isTerminal(w io.Writer) bool {
 		return false
 	}
 	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && st.Mode()&os.ModeCharDevice != 0 && (nullErr != nil || !os.SameFile(st, null))
 }
 
 // meter turns counts into rates.
@@ -72,19 +74,23 @@ func (m *meter) read(p *bench.Progress) (total, done int64, text string, changed
 
 func showBar(w io.Writer, p *bench.Progress, done <-chan struct{}) {
 	var m meter
-	var text string
+	var shown atomic.Pointer[[2]string] // phase and text: the bar draws in a goroutine of its own
+	shown.Store(new([2]string))
+	part := func(i int, format string) decor.Decorator {
+		return decor.Any(func(decor.Statistics) string { return fmt.Sprintf(format, shown.Load()[i]) })
+	}
 	box := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond))
 	bar := box.AddBar(0,
 		mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.Any(func(decor.Statistics) string { return fmt.Sprintf("%-11s ", m.phase) }), decor.CountersNoUnit("%d/%d ")),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + text })))
+		mpb.PrependDecorators(part(0, "%-11s "), decor.CountersNoUnit("%d/%d ")),
+		mpb.AppendDecorators(part(1, " %s")))
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			var total, n int64
-			total, n, text, _ = m.read(p)
+			total, n, text, _ := m.read(p)
+			shown.Store(&[2]string{m.phase, text})
 			bar.SetTotal(total, false)
 			bar.SetCurrent(n)
 		case <-done:

@@ -16,7 +16,7 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/sim"
-	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/loadgen/openai"
 )
 
 // serve is `servebench serve`: args are the words after it.
@@ -73,7 +73,11 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		defer stop()
+		defer func() {
+			if err := stop(); err != nil {
+				t.notef("the simulator ended with: %v", err)
+			}
+		}()
 	}
 	if err := o.config.Validate(); err != nil {
 		return &exitError{code: exitUsage, err: flagged(err)}
@@ -103,7 +107,7 @@ func flagged(err error) error {
 }
 
 // startSim starts the simulator in this process and makes it the target.
-func (o *options) startSim(ctx context.Context) (stop func(), err error) {
+func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
 	if err := o.sim.Validate(); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}
 	}
@@ -115,7 +119,7 @@ func (o *options) startSim(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- sim.New(*o.sim).Serve(ctx, l) }()
-	return func() { cancel(); <-ended }, nil
+	return func() error { cancel(); return <-ended }, nil
 }
 
 // measure runs, saves and shows.
@@ -132,8 +136,11 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	}
 	saved, saveErr := o.save(res)
 	if res.Summary.Completed+res.Summary.Failed > 0 {
-		// A reader that has gone away is no reason to lose the exit code.
-		_ = report.Text(t.out, o.table(res, saved))
+		// A reader that has gone away is no reason to lose the exit code; a full
+		// disk is, where the table was all there is.
+		if err := report.Text(t.out, o.table(res, saved)); err != nil && !errors.Is(err, syscall.EPIPE) {
+			saveErr = errors.Join(saveErr, fmt.Errorf("the table: %w", err))
+		}
 	} else {
 		for _, w := range res.Warnings {
 			t.notef("warning: %s", w)
@@ -146,12 +153,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	case saveErr != nil:
 		t.fail(saveErr)
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case res.Stopped:
+		return &exitError{code: signals.code(), err: fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Plan.Requests))}
 	case errors.As(err, &target):
-		return &exitError{code: exitTarget, err: err, hint: o.hint(target)}
+		return &exitError{code: exitTarget, err: err, hint: o.hint(target, res.Served())}
 	case err != nil:
 		return err
-	case res.Outcome == manifest.Interrupted:
-		return &exitError{code: signals.code(), err: fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))}
 	}
 	return nil
 }
@@ -162,7 +169,7 @@ func (o *options) save(res *bench.Result) ([]string, error) {
 }
 
 // hint says what would help against a server's failure.
-func (o *options) hint(e *bench.TargetError) string {
+func (o *options) hint(e *bench.TargetError, served []string) string {
 	text := e.Error()
 	switch e.Category {
 	case "connect", "timeout_connect":
@@ -172,13 +179,16 @@ func (o *options) hint(e *bench.TargetError) string {
 	case "http_401", "http_403", "models":
 		return "the environment variable OPENAI_API_KEY holds the key; --model names the model"
 	case "http_404":
+		if len(served) > 0 {
+			return "the server lists " + strings.Join(served, ", ") + ": name one of them with --model or --served-model-name"
+		}
 		return "--model or --served-model-name must be a name the server lists in /v1/models; --endpoint must exist"
 	case "http_400", "http_422":
-		for _, name := range []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"} {
-			if strings.Contains(text, name) {
-				return "--strict-openai sends only OpenAI's own parameters, without " + name
-			}
+		if name := openai.ForeignIn(text); name != "" {
+			return "--strict-openai sends only OpenAI's own parameters, without " + name
 		}
+	case "client_resource":
+		return "raise the limit of open files (ulimit -n) above --max-concurrency, or lower --max-concurrency"
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
@@ -55,6 +56,17 @@ type Format struct {
 
 // foreign lists parameters that OpenAI's API refuses.
 var foreign = []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"}
+
+// ForeignIn returns the parameter that OpenAI's API refuses and that text, an
+// error message, names; "" if there is none.
+func ForeignIn(text string) string {
+	for _, name := range foreign {
+		if strings.Contains(text, name) {
+			return name
+		}
+	}
+	return ""
+}
 
 // Foreign lists the set parameters that Strict keeps back.
 func (f Format) Foreign() (names []string) {

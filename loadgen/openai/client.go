@@ -87,7 +87,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.BaseURL)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, fmt.Errorf("%q is no base URL: want http://HOST:PORT or https://HOST", redactURL(cfg.BaseURL))
+		return nil, fmt.Errorf("%q is no base URL: want http://HOST:PORT or https://HOST", PublicURL(cfg.BaseURL))
 	}
 	cfg.ConnectTimeout = orDefault(cfg.ConnectTimeout, 10*time.Second)
 	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
@@ -97,7 +97,7 @@ func New(cfg Config) (*Client, error) {
 	c.life, c.close = context.WithCancel(context.Background())
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	if err != nil {
-		return nil, fmt.Errorf("proxy of the environment: %w", errors.New("HTTP_PROXY, HTTPS_PROXY: not a URL"))
+		return nil, errors.New("HTTP_PROXY or HTTPS_PROXY in the environment is not a URL")
 	}
 	c.proxied = proxy != nil && cfg.Dial == nil
 	c.transport = &http.Transport{
@@ -151,12 +151,14 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// redactURL leaves out what a URL may hide.
-func redactURL(s string) string {
-	if u, err := url.Parse(s); err == nil {
-		return u.Redacted()
+// PublicURL is a URL without what may be secret in it: user, password, query.
+func PublicURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(a URL)"
 	}
-	return "(a URL)"
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // HTTP is the client's own HTTP client, for probes: no redirects, the same
@@ -370,15 +372,14 @@ func (c *Client) Open(ctx context.Context, n int) error {
 }
 
 // Model is one entry of the target's model list.
-type Model struct{ ID, Root, Owner string }
+type Model struct{ ID, Root string }
 
 // Models lists the target's models.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	var page struct {
 		Data []struct {
-			ID      string `json:"id"`
-			Root    string `json:"root"`
-			OwnedBy string `json:"owned_by"`
+			ID   string `json:"id"`
+			Root string `json:"root"`
 		} `json:"data"`
 	}
 	if err := c.api.Get(ctx, "v1/models", nil, &page); err != nil {
@@ -386,7 +387,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	}
 	out := make([]Model, len(page.Data))
 	for i, m := range page.Data {
-		out[i] = Model{m.ID, m.Root, m.OwnedBy}
+		out[i] = Model{m.ID, m.Root}
 	}
 	return out, nil
 }

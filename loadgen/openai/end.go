@@ -91,6 +91,9 @@ func classify(err error, connected, answered bool) (metrics.Outcome, string) {
 	case broken(err), errors.Is(err, io.EOF), strings.Contains(text, "server closed"):
 		return metrics.Reset, "the server closed or reset the connection"
 	}
+	if _, ok := errors.AsType[syscall.Errno](err); ok {
+		return metrics.Reset, text // the network went away
+	}
 	return metrics.Decode, text
 }
 

@@ -19,7 +19,7 @@ const messageMax = 512
 func (k *call) statusMessage(res *http.Response) string {
 	msg := errorText(k.errBody)
 	if k.location != "" && k.rec.Status < 400 {
-		msg = "redirect to " + redactURL(k.location) + ", which is not followed"
+		msg = "redirect to " + PublicURL(k.location) + ", which is not followed"
 	}
 	if msg == "" {
 		msg = http.StatusText(k.rec.Status)

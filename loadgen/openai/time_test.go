@@ -270,7 +270,7 @@ func TestConcurrent(t *testing.T) {
 		for i := range requests {
 			requests[i] = loadgen.Request{ID: fmt.Sprint(i), Body: []byte(`{}`), OutputTokens: 6}
 		}
-		records, _ := loadgen.Run(t.Context(), c, requests, loadgen.Load{MaxConcurrency: 50})
+		records, _, _ := loadgen.Run(t.Context(), c, requests, loadgen.Load{MaxConcurrency: 50})
 		for _, r := range records {
 			if got := sum(r); got != `ok ev=6 out=6/chunks "aaaaac"` || !r.Reused || r.Done-r.Sent != 5*ms {
 				t.Fatalf("%s, reused %v, %v", got, r.Reused, r.Done-r.Sent)
