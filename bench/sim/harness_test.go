@@ -47,7 +47,10 @@ func capture(t testing.TB, name string) (status string, header http.Header, body
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("testdata/" + name)
+	b, err := os.ReadFile("../../testdata/vllm/generation/" + name)
+	if err != nil {
+		b, err = os.ReadFile("../../testdata/vllm/other/" + name)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // capture is a recorded response of vLLM 0.32.0; as a whole as it was sent.
 func capture(t testing.TB, name string) (response, body string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata/captures", name))
+	raw, err := os.ReadFile(filepath.Join("../../testdata/vllm/generation", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func oracle(t *testing.T, name, body string) metrics.Record {
 // TestCaptures replays what vLLM sent. Outcome, events, text and tokens are those
 // that encoding/json finds.
 func TestCaptures(t *testing.T) {
-	files, err := filepath.Glob("testdata/captures/*.txt")
+	files, err := filepath.Glob("../../testdata/vllm/generation/*.txt")
 	if err != nil || len(files) < 60 {
 		t.Fatalf("%d captures, %v", len(files), err)
 	}
