@@ -66,13 +66,7 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 
 // redactor knows what must not leave this machine.
 func (r *Result) redactor() *manifest.Redactor {
-	red := &manifest.Redactor{}
-	if k := r.Config.Target.APIKey; k != "" {
-		red.Secrets = append(red.Secrets, k)
-	}
-	for _, v := range r.Config.Target.Header {
-		red.Secrets = append(red.Secrets, v)
-	}
+	red := &manifest.Redactor{Secrets: r.Config.Target.Secrets()}
 	if h, err := os.UserHomeDir(); err == nil {
 		red.Home = h
 	}
@@ -96,7 +90,7 @@ func (r *Result) subject() manifest.Subject {
 	if r.Config.Subject != nil {
 		return *r.Config.Subject
 	}
-	return manifest.Subject{Type: "model", Identifier: cmp.Or(manifest.Identifier(r.Config.Model), "undeclared"), RevisionKind: "undeclared"}
+	return manifest.Subject{Type: "model", Identifier: cmp.Or(publicName(r.redactor(), r.Config.Model), "undeclared"), RevisionKind: "undeclared"}
 }
 
 // undeclared warns of what is missing before publication.
@@ -434,8 +428,9 @@ func (r *Result) publicConfig() any {
 		StallTimeout: c.Target.StallTimeout, TotalTimeout: c.Target.TotalTimeout,
 		MaxEventBytes: c.Target.MaxEventBytes, NoKernelStamps: c.Target.NoKernelStamps,
 	}
-	c.Model, c.ServedModel = publicName(c.Model), publicName(c.ServedModel)
-	c.Tokenizer = publicName(c.Tokenizer)
+	red := r.redactor()
+	c.Model, c.ServedModel = publicName(red, c.Model), publicName(red, c.ServedModel)
+	c.Tokenizer = publicName(red, c.Tokenizer)
 	if c.Dataset.Path != "" {
 		c.Dataset.Path = filepath.Base(c.Dataset.Path)
 	}
@@ -448,11 +443,17 @@ func (r *Result) publicConfig() any {
 	return json.RawMessage(b)
 }
 
-func publicName(s string) string {
+// publicName is a name that the server may have chosen, fit for a manifest.
+func publicName(red *manifest.Redactor, s string) string {
 	if s == "" {
 		return ""
 	}
-	return cmp.Or(manifest.Identifier(s), "undeclared")
+	// A path is a name by its last element; only what else is in it is hidden.
+	id := manifest.Identifier(s)
+	if clean, changed := red.String(id); id != "" && clean == id && len(changed) == 0 {
+		return id
+	}
+	return "undeclared"
 }
 
 func (r *Result) results() *manifest.Results {

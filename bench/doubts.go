@@ -25,6 +25,7 @@ func (r *Result) doubts() (out []string) {
 		name := openai.ForeignIn(first.Error)
 		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
 	}
+	add(s.Outcomes[metrics.ClientResource] > 0, "%d requests found no descriptor or port here: raise the limit of open files (ulimit -n) above the concurrency.", s.Outcomes[metrics.ClientResource])
 	out = append(out, r.tokenDoubts()...)
 	out = append(out, r.lengthDoubts()...)
 	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -184,7 +186,7 @@ func open(cfg Config) (*session, error) {
 	cfg = cfg.withDefaults()
 	s := &session{cfg: cfg, res: &Result{Plan: &Plan{Counted: "nobody"}}}
 	s.res.Start = time.Now()
-	if err := s.openTokenizer(); err != nil {
+	if err := s.openTokenizer(cfg.Model); err != nil {
 		return nil, err
 	}
 	// The text is needed to count it, where the server does not.
@@ -207,16 +209,11 @@ func (s *session) warnf(format string, args ...any) {
 	s.res.Warnings = append(s.res.Warnings, fmt.Sprintf(format, args...))
 }
 
-// openTokenizer opens the local tokenizer, if there is one.
-func (s *session) openTokenizer() error {
-	if s.cfg.NoTokenizer {
-		return nil
-	}
-	name := s.cfg.Tokenizer
-	if name == "" {
-		name = s.cfg.Model
-	}
-	if name == "" {
+// openTokenizer opens the local tokenizer that was named, or the model's, if
+// there is one.
+func (s *session) openTokenizer(model string) error {
+	name := cmp.Or(s.cfg.Tokenizer, model)
+	if s.cfg.NoTokenizer || name == "" {
 		return nil
 	}
 	path, err := tokenize.Find(name)
@@ -233,7 +230,7 @@ func (s *session) openTokenizer() error {
 	switch {
 	case err == nil:
 	case errors.Is(err, tokenize.ErrNotBuilt), s.cfg.Tokenizer == "":
-		s.warnf("The tokenizer of %s is not used: %v.", publicName(name), err)
+		s.warnf("The tokenizer of %s is not used: %v.", filepath.Base(name), err)
 		return nil
 	default:
 		return fmt.Errorf("tokenizer: %w", err)
@@ -306,11 +303,13 @@ func (s *session) firstModel(ctx context.Context) error {
 	if err != nil {
 		return &TargetError{"connect", "models", fmt.Errorf("no model was named and the server's list cannot be used: %w", err)}
 	}
-	// As vLLM's client has it: the id is what is sent, the root what it is.
-	s.cfg.Model = cmp.Or(models[0].Root, models[0].ID)
+	// As vLLM's client has it: the id is what is sent, the root what it is. The
+	// root may be a folder of the server's host.
+	root := cmp.Or(models[0].Root, models[0].ID)
+	s.cfg.Model = cmp.Or(manifest.Identifier(root), models[0].ID)
 	s.cfg.ServedModel = cmp.Or(s.cfg.ServedModel, models[0].ID)
-	if s.tok == nil && !s.cfg.NoTokenizer {
-		return s.openTokenizer()
+	if s.tok == nil {
+		return s.openTokenizer(root)
 	}
 	return nil
 }
@@ -379,16 +378,21 @@ func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
 	return tok.Vocabulary()
 }
 
+// tokenizeTimeout bounds the wait for one answer of /tokenize.
+const tokenizeTimeout = 15 * time.Second
+
 // serverTokenizer is the server's own, if it has one that answers.
 func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
-	tok := remote.New(s.client.HTTP(), s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
+	client := *s.client.HTTP()
+	client.Timeout = tokenizeTimeout
+	tok := remote.New(&client, s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
 	if _, err := tok.Encode(ctx, "count", false); err != nil {
 		s.warnf("No local tokenizer, and the server counts no prompts (%v): lengths are compared with its usage only.", err)
 		return nil
 	}
 	s.res.Plan.Counted = "server"
 	if !s.cfg.Dataset.TokenIDs && s.cfg.Dataset.Name == "random" {
-		s.warnf("No local tokenizer for %s: prompts are seeded words, counted by the server's /tokenize.", publicName(s.cfg.Model))
+		s.warnf("No local tokenizer for %s: prompts are seeded words, counted by the server's /tokenize.", s.cfg.Model)
 	}
 	return tok
 }
@@ -441,21 +445,28 @@ func digest(requests []loadgen.Request) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// ready sends request 0 until it succeeds, if that was asked for.
+// ready sends request 0 until it succeeds, if that was asked for, for as long as
+// was asked for.
 func (s *session) ready(ctx context.Context) error {
 	if s.cfg.ReadyTimeout <= 0 {
 		return nil
 	}
 	s.cfg.Progress.enter("ready check", 1)
-	return retry(ctx, s.cfg.ReadyTimeout, func() error {
+	first := s.res.Plan.Requests[0]
+	first.ID = ""
+	limited, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
+	defer cancel()
+	return retry(limited, s.cfg.ReadyTimeout, func() error {
 		s.res.ReadyRequests++
-		first := s.res.Plan.Requests[0]
-		first.ID = ""
-		recs, _, err := loadgen.Run(ctx, s.client, []loadgen.Request{first}, loadgen.Load{})
+		recs, _, err := loadgen.Run(limited, s.client, []loadgen.Request{first}, loadgen.Load{})
 		if err != nil {
 			return err
 		}
-		if r := &recs[0]; r.Outcome != metrics.OK {
+		r := &recs[0]
+		if r.Outcome == metrics.Canceled && ctx.Err() == nil {
+			return &TargetError{"readiness", "timeout", fmt.Errorf("the ready check failed: no answer within %v", s.cfg.ReadyTimeout)}
+		}
+		if r.Outcome != metrics.OK {
 			return &TargetError{"readiness", category(r), fmt.Errorf("the ready check failed: %s", describe(r))}
 		}
 		return nil
@@ -508,8 +519,8 @@ func (s *session) run(ctx context.Context) {
 		}
 	}
 	// What was built is kept to the end; collecting the rubble of building it
-	// must not fall into the run.
-	runtime.GC()
+	// must not fall into the run, nor its memory stay.
+	debug.FreeOSMemory()
 	before := s.speculation(ctx)
 	s.cfg.Progress.enter("run", len(p.Requests))
 	records, clock, err := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{

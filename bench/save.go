@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -65,17 +66,28 @@ func (f Files) Check() error {
 			errs = append(errs, fmt.Errorf("%s is named for two of result, manifest, records and histograms; want different names", path))
 		}
 		seen[filepath.Clean(path)] = true
-		if err := checkWritable(path, f.Append && path == f.Result); err != nil {
+		err := checkWritable(path, f.Append && path == f.Result)
+		if err != nil && !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// nameMax leaves room in a file name of 255 bytes for what is put around it: a
+// run's id, a temporary name.
+const nameMax = 200
+
 func checkWritable(path string, appending bool) error {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return fmt.Errorf("%s is a folder; want the name of a file", path)
-	} else if err == nil && appending {
+	if n := len(filepath.Base(path)); n > nameMax {
+		return fmt.Errorf("a file name of %d bytes; want %d at most", n, nameMax)
+	}
+	st, err := os.Stat(path)
+	switch {
+	case err == nil && !st.Mode().IsRegular():
+		// A device or a FIFO would be replaced by a file.
+		return fmt.Errorf("%s is no regular file; want the name of a file", path)
+	case err == nil && appending:
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -88,7 +100,7 @@ func checkWritable(path string, appending bool) error {
 	}
 	probe, err := os.CreateTemp(dir, ".servebench-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("no file can be made in %s: %w", dir, errors.Unwrap(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
@@ -185,6 +197,9 @@ func (s *saver) write(path, kind, media, id string, raw bool, fill func(io.Write
 // writeWhole writes a file that appears complete or not at all, and returns its
 // digest and size.
 func writeWhole(path string, fill func(io.Writer) error) (sum string, size int64, err error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return "", 0, errors.New("no regular file any more")
+	}
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o666))
 	if err != nil {
 		return "", 0, err
@@ -212,20 +227,31 @@ func nameFits(name string) bool {
 }
 
 // append adds a line, as vLLM does: a newline before it where there is something.
+// What cannot be written whole is taken back.
 func (s *saver) append(path string, result []byte) {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		s.errs = append(s.errs, err)
-		return
-	}
-	line := result
-	if st, err := file.Stat(); err == nil && st.Size() > 0 {
-		line = append([]byte("\n"), line...)
-	}
-	_, err = file.Write(line)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := appendLine(path, result); err != nil {
 		s.errs = append(s.errs, fmt.Errorf("%s: %w", path, err))
 		return
 	}
 	s.written = append(s.written, path)
+}
+
+func appendLine(path string, line []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	st, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() > 0 {
+		line = append([]byte("\n"), line...)
+	}
+	// One write, so that two runs at a time do not mix their lines.
+	if _, err := file.Write(line); err != nil {
+		return errors.Join(err, file.Truncate(st.Size()))
+	}
+	return file.Sync()
 }

@@ -145,16 +145,21 @@ func (s Spec) customWarmups(set *Set, timed, rest []row) []row {
 
 // readFile reads all rows of the file and checks each of them.
 func (s Spec) readFile(ctx context.Context) ([]row, error) {
+	// Before it is opened: a FIFO would wait for somebody to write.
+	info, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("dataset-path: %w", err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: is a directory; want a .jsonl file", s.Path)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is no regular file; want a .jsonl file", s.Path)
+	}
 	f, err := os.Open(s.Path)
 	if err != nil {
 		return nil, fmt.Errorf("dataset-path: %w", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil {
-		return nil, fmt.Errorf("dataset-path: %w", err)
-	} else if info.IsDir() {
-		return nil, fmt.Errorf("%s: is a directory; want a .jsonl file", s.Path)
-	}
 	rows, err := readRows(ctx, f, s.Path)
 	if err != nil || s.CustomOutputLen != -1 {
 		return rows, err

@@ -114,10 +114,10 @@ func (r *reader) duration(flag string, def time.Duration) time.Duration {
 		return def
 	}
 	s := r.c.String(flag)
-	if sec, err := strconv.ParseFloat(s, 64); err == nil && sec >= 0 && sec < 1e9 {
-		return time.Duration(sec * float64(time.Second))
-	}
 	d, err := time.ParseDuration(s)
+	if sec, ferr := strconv.ParseFloat(s, 64); ferr == nil && (sec == 0 || sec >= 1e-6 && sec < 1e9) {
+		d, err = time.Duration(sec*float64(time.Second)), nil
+	}
 	if err != nil || d < 0 {
 		r.badf(flag, "%s is not a duration; want 500ms, 10s, 5m or a number of seconds", quoteWord(s))
 	}
@@ -220,10 +220,15 @@ func (r *reader) target(api openai.API) openai.Config {
 	base := strings.TrimRight(r.text("base-url", "http://"+net.JoinHostPort(strings.Trim(r.text("host", "127.0.0.1"), "[]"), strconv.Itoa(port))), "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		r.badf("base-url", "not a URL such as http://127.0.0.1:8000")
+	} else if u.RawQuery != "" || u.Fragment != "" {
+		r.badf("base-url", "has a query or a fragment; want http://HOST:PORT, and --header for credentials")
 	} else if strings.HasSuffix(u.Path, "/v1") && !r.c.IsSet("endpoint") {
 		r.badf("base-url", "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
 	}
 	endpoint := r.text("endpoint", api.Path())
+	if strings.Contains(endpoint, "://") {
+		r.badf("endpoint", "%s is a URL; want the path, and --base-url for the rest", quoteWord(endpoint))
+	}
 	if !strings.HasPrefix(endpoint, "/") {
 		endpoint = "/" + endpoint
 	}
@@ -244,13 +249,31 @@ func (r *reader) target(api openai.API) openai.Config {
 		if cfg.Header == nil {
 			cfg.Header = map[string]string{}
 		}
-		if strings.ContainsAny(kv[0]+kv[1], "\r\n\x00") || strings.ContainsAny(kv[0], " \t:") {
+		if !headerName(kv[0]) || !headerValue(kv[1]) {
 			r.badf("header", "a name or value that HTTP does not allow")
 			continue
 		}
 		cfg.Header[kv[0]] = kv[1]
 	}
+	if !headerValue(cfg.APIKey) {
+		r.errs = append(r.errs, errors.New("OPENAI_API_KEY: holds a character that HTTP does not allow in a header, perhaps the end of a line"))
+	}
+	if !headerValue(r.text("request-id-prefix", "")) {
+		r.badf("request-id-prefix", "holds a character that HTTP does not allow in a header")
+	}
 	return cfg
+}
+
+// headerName and headerValue hold RFC 9110's rules for fields.
+func headerName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		return !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}
+
+func headerValue(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
 func (r *reader) dataset() dataset.Spec {
@@ -339,7 +362,7 @@ func (o *options) readOutput(r *reader) {
 		o.config.Target.Text = openai.TextAlways
 	}
 	if path := r.text("subject", ""); path != "" {
-		data, err := os.ReadFile(path)
+		data, err := readSmall(path)
 		if err == nil {
 			o.config.Subject, err = manifest.ParseSubject(path, data)
 		}
@@ -347,6 +370,21 @@ func (o *options) readOutput(r *reader) {
 			r.badf("subject", "%v", err)
 		}
 	}
+}
+
+// readSmall reads a file that people write by hand.
+func readSmall(path string) ([]byte, error) {
+	const most = 1 << 20
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file; want a YAML file", path)
+	case st.Size() > most:
+		return nil, fmt.Errorf("%s has %d bytes; want %d at most", path, st.Size(), most)
+	}
+	return os.ReadFile(path)
 }
 
 func (o *options) readSim(r *reader) {
@@ -448,7 +486,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
 	t := &report.Table{
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
-		Summary: res.Summary, Percentiles: c.Percentiles, Files: saved, Speculation: res.Speculation,
+		Summary: res.Summary, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
@@ -471,6 +509,9 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	}
 	for _, w := range res.Warnings {
 		t.Warnings = append(t.Warnings, printable(w))
+	}
+	for i := range t.Files {
+		t.Files[i] = printable(t.Files[i])
 	}
 	return t
 }

@@ -88,6 +88,9 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 	if o.dryRun {
 		return o.printPlan(ctx, t)
 	}
+	if err := o.checkDescriptors(); err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
 	if err := o.files(o.config.Model).Check(); err != nil {
 		return &exitError{code: exitUsage, err: fmt.Errorf("results cannot be saved: %w", err), hint: "--result-dir names a folder that can be written"}
 	}
@@ -154,7 +157,11 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		t.fail(saveErr)
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	case res.Stopped:
-		return &exitError{code: signals.code(), err: fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Plan.Requests))}
+		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
+		if len(res.Records) == 0 {
+			err = errors.New("interrupted before the first timed request")
+		}
+		return &exitError{code: signals.code(), err: err}
 	case errors.As(err, &target):
 		return &exitError{code: exitTarget, err: err, hint: o.hint(target, res.Served())}
 	case err != nil:
@@ -173,6 +180,9 @@ func (o *options) hint(e *bench.TargetError, served []string) string {
 	text := e.Error()
 	switch e.Category {
 	case "connect", "timeout_connect":
+		if strings.Contains(text, "certificate") {
+			return "--insecure accepts a certificate that cannot be checked"
+		}
 		if o.sim == nil && e.Stage == "connect" {
 			return "start the server, or name it with --base-url; `servebench serve --sim` tries things out without one"
 		}
@@ -211,7 +221,7 @@ func (s *signalState) code() int {
 }
 
 // catchSignals makes the first signal stop the issuing of requests, the second
-// one end all at once; a third one has its usual effect.
+// one end all at once.
 func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *signalState) {
 	ctx, cancel := context.WithCancel(ctx)
 	in := make(chan os.Signal, 2)
@@ -225,17 +235,16 @@ func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Contex
 		case sig := <-in:
 			s.received <- sig
 			close(soft)
-			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends them", sig, o.config.Grace)
+			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends all at once", sig, o.config.Grace)
 		case <-ctx.Done():
 			return
 		}
 		select {
-		case <-in:
-			signal.Stop(in)
+		case <-in: // further ones change nothing: what there is gets saved
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	s.stop = func() { signal.Stop(in); cancel(); <-ended }
+	s.stop = func() { cancel(); <-ended; signal.Stop(in) }
 	return ctx, s
 }

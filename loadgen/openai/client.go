@@ -64,7 +64,7 @@ const (
 // ends its connections.
 type Client struct {
 	cfg       Config
-	api       openai.Client
+	api       []option.RequestOption // see target
 	http      *http.Client
 	transport *http.Transport
 	proxied   bool
@@ -93,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
 	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
-	c := &Client{cfg: cfg, secrets: secrets(cfg)}
+	c := &Client{cfg: cfg, secrets: cfg.Secrets()}
 	c.life, c.close = context.WithCancel(context.Background())
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	if err != nil {
@@ -116,13 +116,13 @@ func New(cfg Config) (*Client, error) {
 		Transport:     &recorder{c},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	c.api = c.newAPI(base)
+	c.api = c.apiOptions(base)
 	return c, nil
 }
 
-// newAPI makes openai-go's client without its environment: no base URL, key,
-// organisation or headers but ours, and no retries.
-func (c *Client) newAPI(base *url.URL) openai.Client {
+// apiOptions are those of openai-go's client without its environment: no base
+// URL, key, organisation or headers but ours, and no retries.
+func (c *Client) apiOptions(base *url.URL) []option.RequestOption {
 	u := *base
 	u.RawQuery, u.Fragment = "", ""
 	opts := []option.RequestOption{
@@ -136,10 +136,14 @@ func (c *Client) newAPI(base *url.URL) openai.Client {
 	for _, h := range []string{"Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Retry-Count", "Timeout"} {
 		opts = append(opts, option.WithHeaderDel("X-Stainless-"+h))
 	}
-	// openai.NewClient would read OPENAI_BASE_URL and its like; a client made
-	// of options does not.
-	return openai.Client{Options: opts}
+	return opts
 }
+
+// target is openai-go's client. openai.NewClient would read OPENAI_BASE_URL and
+// its like; a client made of options does not. It is made for each call: in a
+// field of Client, whose type reflection reaches, the linker keeps every method
+// of every service, 24 MB of them.
+func (c *Client) target() *openai.Client { return &openai.Client{Options: c.api} }
 
 func orDefault(d, def time.Duration) time.Duration {
 	switch {
@@ -382,7 +386,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 			Root string `json:"root"`
 		} `json:"data"`
 	}
-	if err := c.api.Get(ctx, "v1/models", nil, &page); err != nil {
+	if err := c.target().Get(ctx, "v1/models", nil, &page); err != nil {
 		return nil, err
 	}
 	out := make([]Model, len(page.Data))

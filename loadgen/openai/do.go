@@ -107,7 +107,7 @@ func (k *call) post(ctx context.Context) (res *http.Response, err error) {
 		GetConn: func(string) { k.attempts, k.conn = k.attempts+1, nil },
 		GotConn: k.gotConn,
 	})
-	err = k.c.api.Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", k.req.Body))
+	err = k.c.target().Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", k.req.Body))
 	return res, err
 }
 
@@ -150,6 +150,10 @@ const (
 	errBodyTime = 10 * time.Second
 )
 
+// probeMax bounds the body of an answer that is no completion: a list of models,
+// of tokens, the server's metrics.
+const probeMax = 64 << 20
+
 // RoundTrip implements [http.RoundTripper].
 func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	k, ok := req.Context().Value(callKey{}).(*call)
@@ -165,7 +169,11 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if !ok {
-		return t.c.transport.RoundTrip(&r)
+		res, err := t.c.transport.RoundTrip(&r)
+		if err == nil {
+			res.Body = http.MaxBytesReader(nil, res.Body, probeMax)
+		}
+		return res, err
 	}
 	if k.req.ID != "" {
 		r.Header.Set("X-Request-Id", k.req.ID)

@@ -1,9 +1,11 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode"
@@ -55,20 +57,27 @@ func errorText(body []byte) string {
 	return whole
 }
 
-// secrets lists what no message may repeat: the key, and the values of headers
-// that carry one.
-func secrets(cfg Config) (out []string) {
+// Secrets lists what nothing may repeat: the key, the password of the base URL,
+// in the form it is sent in too, and the values of headers that carry one.
+func (c Config) Secrets() (out []string) {
 	add := func(s string) {
 		if s = strings.TrimSpace(s); s != "" {
 			out = append(out, s)
 		}
 	}
-	add(cfg.APIKey)
-	for name, value := range cfg.Header {
+	add(c.APIKey)
+	if u, err := url.Parse(c.BaseURL); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		add(password)
+		add(base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password)))
+	}
+	for name, value := range c.Header {
 		name = strings.ToLower(name)
 		for _, word := range []string{"auth", "key", "token", "secret", "cookie"} {
 			if strings.Contains(name, word) {
-				add(strings.TrimPrefix(value, "Bearer "))
+				_, credentials, _ := strings.Cut(value, " ") // behind Bearer or Basic
+				add(value)
+				add(credentials)
 				break
 			}
 		}

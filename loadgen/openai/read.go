@@ -153,10 +153,17 @@ func (k *call) event(at, delay time.Duration) error {
 		k.takeUsage(ev)
 	}
 	if ev.choices {
+		if len(k.rec.Arrivals) >= k.most() {
+			return &fault{metrics.Oversized, fmt.Sprintf("more than %d events for %d tokens", k.most(), k.req.OutputTokens)}
+		}
 		k.takeChoices(ev, at, delay)
 	}
 	return nil
 }
+
+// most bounds the events of a request: a stream without end would take all
+// memory long before the total timeout.
+func (k *call) most() int { return max(64<<10, 4*k.req.OutputTokens) }
 
 // takeUsage keeps the last count of each kind: usages are totals up to now.
 func (k *call) takeUsage(ev *event) {

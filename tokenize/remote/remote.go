@@ -118,11 +118,11 @@ func (c *Client) ask(ctx context.Context, path string, question, answer any) err
 	if err := encoder.Encode(question); err != nil {
 		return fmt.Errorf("encode question: %w", err)
 	}
-	url := c.base + path
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &body)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, &body)
 	if err != nil {
 		return err
 	}
+	url := request.URL.Redacted() // for messages
 	for name, values := range c.header {
 		request.Header[name] = values
 	}

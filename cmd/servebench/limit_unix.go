@@ -1,0 +1,34 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// spareDescriptors are what the program needs beside its connections.
+const spareDescriptors = 64
+
+// checkDescriptors tells before the run whether there are descriptors for the
+// connections that will be open at once. Go has raised the soft limit to the hard
+// one at start.
+func (o *options) checkDescriptors() error {
+	c := &o.config
+	n := c.MaxConcurrency
+	if n == 0 && c.Rate.IsInf() {
+		n = c.Dataset.Prompts
+	}
+	ends := 1
+	if o.sim != nil {
+		ends = 2 // the simulator's are in this process
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return nil // then the requests will tell
+	}
+	if need := uint64(min(n, max(c.Dataset.Prompts, 1))*ends + spareDescriptors); need > limit.Max {
+		return fmt.Errorf("%d requests in flight need %d open files, and the limit is %d; raise it (ulimit -n), or lower --max-concurrency", n, need, limit.Max)
+	}
+	return nil
+}
