@@ -13,7 +13,7 @@
 set -eu
 
 module=github.com/daulet/tokenizers
-revision=2 # of patch_source; a new one gets a folder of its own
+revision=3 # of patch_source; a new one gets a folder of its own
 
 say() { printf 'build-lib: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -23,7 +23,8 @@ die() { say "$*"; exit 1; }
 #  - a Rust panic while a tokenizer is read or ids are decoded becomes an error
 #    (across extern "C" it would end the process; encode is guarded already);
 #  - a NUL byte in a text, which ends a C string, travels as 0xC0 0x80.
-#  - the allocator is mimalloc, and encoding makes nothing but the ids where only they are asked for.
+#  - the allocator is mimalloc, the cache of words is larger, and encoding makes nothing but the
+#    ids where only they are asked for.
 # Names and signatures stay: an unchanged libtokenizers.a links as well (hf.go asks the version).
 patch_source() {
 	cargo_toml=$1/crates/tokenizers/Cargo.toml
@@ -32,7 +33,7 @@ patch_source() {
 	# Encoding makes many small allocations: a third of its time was the C library's malloc.
 	printf '\n[dependencies.mimalloc]\nversion = "=0.1.52"\ndefault-features = false\n' >>"$cargo_toml"
 	printf '\n[profile.release]\nlto = "thin"\ncodegen-units = 4\n' >>"$1/Cargo.toml"
-	edit "$lib_rs" 2 's/match Tokenizer::from_bytes(bytes_slice) {/match guarded(|| Tokenizer::from_bytes(bytes_slice)) {/' \
+	edit "$lib_rs" 2 's/match Tokenizer::from_bytes(bytes_slice) {/match guarded(|| Tokenizer::from_bytes(bytes_slice).map(with_cache)) {/' \
 		'match guarded(|| Tokenizer::from_bytes'
 	edit "$lib_rs" 1 's/match unified_tokenizer.decode(ids_slice, skip_special_tokens) {/match guarded(|| unified_tokenizer.decode(ids_slice, skip_special_tokens).map_err(|e| e.to_string().into())) {/' \
 		'match guarded(|| unified_tokenizer.decode'
@@ -71,6 +72,15 @@ fn guarded<T>(
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Remembers more words than the library's 10,000: prompts made of a vocabulary of 50,000 or more
+/// meet each of them again and again.
+fn with_cache(mut tokenizer: Tokenizer) -> Tokenizer {
+    let mut model = tokenizer.get_model().clone();
+    model.resize_cache(1 << 18);
+    tokenizer.with_model(model);
+    tokenizer
+}
 
 /// Encodes without what was not asked for: where only ids are, the library need not track offsets
 /// nor make a string of every token.
