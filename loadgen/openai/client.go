@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,10 @@ type Client struct {
 	ready []*conn      // opened beforehand, not yet used; guarded by mu
 	live  atomic.Int64 // open connections, idle ones and those in use
 
+	// gate holds the requests that are stamped and not yet written; see ticket.
+	gate    chan struct{}
+	ungated atomic.Bool
+
 	// Events counts token-bearing events as they come, for a live display.
 	Events atomic.Int64
 	// Whether the target has ever ended a body soon after [DONE], and whether
@@ -93,7 +98,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
 	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
-	c := &Client{cfg: cfg, secrets: cfg.Secrets()}
+	c := &Client{cfg: cfg, secrets: cfg.Secrets(), gate: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	c.life, c.close = context.WithCancel(context.Background())
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	if err != nil {

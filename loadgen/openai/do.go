@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/openai/openai-go/v3/option"
@@ -29,6 +30,7 @@ type call struct {
 	watch *watch
 
 	cancel func() // ends the request
+	ticket *ticket
 
 	conn      *conn // nil until the transport has chosen one
 	attempts  int   // how often it had to
@@ -44,6 +46,7 @@ type call struct {
 	final   bool // the usage came at the end, not on the way
 	tokens  []int
 	bearing int  // events that carried a token
+	unshown int  // of them, not yet in the client's counter
 	counted int  // completion tokens up to now, where usage comes on the way
 	told    bool // some event told its tokens
 	unknown bool // some event with a token did not
@@ -102,10 +105,13 @@ func (k *call) release() {
 // post sends the request through openai-go and returns the raw response. Where
 // the status is an error, that counts, whatever openai-go makes of the body.
 func (k *call) post(ctx context.Context) (res *http.Response, err error) {
+	t := &ticket{gate: k.c.gate}
+	k.ticket = t // the trace must not touch k, which may be in use again by then
 	ctx = context.WithValue(ctx, callKey{}, k)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { k.attempts, k.conn = k.attempts+1, nil },
-		GotConn: k.gotConn,
+		GetConn:      func(string) { k.attempts, k.conn = k.attempts+1, nil },
+		GotConn:      k.gotConn,
+		WroteRequest: func(httptrace.WroteRequestInfo) { t.giveBack() },
 	})
 	err = k.c.target().Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", k.req.Body))
 	return res, err
@@ -191,12 +197,56 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
+// gateWait bounds how long a request waits for others to be written. Where one
+// takes that long, the server does not read, and the gate stays open for good.
+const gateWait = 50 * time.Millisecond
+
+// ticket is a place in the client's gate. Two goroutines may give it back: the
+// one that wrote the request, and that of the request.
+type ticket struct {
+	gate chan struct{}
+	held atomic.Bool
+}
+
+func (t *ticket) giveBack() {
+	if t.held.CompareAndSwap(true, false) {
+		<-t.gate
+	}
+}
+
+// take waits until few other requests stand between their stamp and the wire.
+// When hundreds start at once, each would be stamped long before its bytes left,
+// behind all the others in the scheduler's queue: that would be in its TTFT. Like
+// this it is lag, where our own lateness belongs.
+func (t *ticket) take(ctx context.Context, open *atomic.Bool) {
+	if open.Load() {
+		return
+	}
+	select {
+	case t.gate <- struct{}{}:
+		t.held.Store(true)
+		return
+	default:
+	}
+	late := time.NewTimer(gateWait)
+	defer late.Stop()
+	select {
+	case t.gate <- struct{}{}:
+		t.held.Store(true)
+	case <-late.C:
+		open.Store(true)
+	case <-ctx.Done():
+	}
+}
+
 // send gives the request to the transport.
 func (k *call) send(r *http.Request) (res *http.Response, err error) {
 	// A plain reader of bytes spares the transport a flush and a copy; and it
 	// can be read again when an idle connection turns out to be closed.
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.req.Body)), nil }
 	r.ContentLength = int64(len(k.req.Body))
+	k.ticket.take(r.Context(), &k.c.ungated)
+	defer k.ticket.giveBack()
 	k.rec.Sent = k.clock.Now()
 	k.prev = k.rec.Sent
 	for range 2 {

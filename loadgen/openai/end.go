@@ -18,6 +18,7 @@ import (
 // end completes the record: outcome, counts, message.
 func (k *call) end(ctx context.Context, err error) {
 	r := k.rec
+	k.flush()
 	if r.Done == 0 || r.Done < k.prev {
 		r.Done = max(k.clock.Now(), k.prev)
 	}

@@ -82,7 +82,7 @@ func TestStampsNotBelieved(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var c Conn
+			c := Conn{epoch: now}
 			c.stamp(now, now.UnixNano()-int64(tt.delay), true)
 			want := Stamp{Read: now, Kernel: tt.kernel}
 			var discarded int64 = 1
@@ -94,7 +94,7 @@ func TestStampsNotBelieved(t *testing.T) {
 			}
 		})
 	}
-	var c Conn
+	c := Conn{epoch: now}
 	if c.stamp(now, 0, false); c.Last() != (Stamp{Read: now}) || c.Discarded() != 0 {
 		t.Errorf("a read without a kernel stamp: %+v, %d discarded", c.Last(), c.Discarded())
 	}

@@ -14,7 +14,7 @@ package rxtime
 
 import (
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,7 +30,8 @@ const maxDelay = 10 * time.Second
 // where it merged queued segments. So Delay is that of the newest byte, and no
 // older byte of the read waited less.
 type Stamp struct {
-	// Read is the wall and monotonic time right after the read returned.
+	// Read is the time right after the read returned: exact on the monotonic
+	// clock; its wall reading is that of a clock nobody has set since New.
 	Read time.Time
 	// Delay is how long before Read the kernel received the bytes; 0 where
 	// Kernel is false.
@@ -50,9 +51,13 @@ type Conn struct {
 	net.Conn
 	sys sys // the system's part: recvmsg and peek
 
-	mu        sync.Mutex
-	last      Stamp // guarded by mu
-	discarded int64 // guarded by mu
+	// The last stamp, in two words: a mutex would be four locked instructions
+	// an event more. Seen in the middle of a read they may not fit together,
+	// which can only be when a request has ended.
+	epoch     time.Time    // of New
+	read      atomic.Int64 // ns since epoch, plus 1; 0 before the first read
+	delay     atomic.Int64 // ns; -1 without the kernel's word
+	discarded atomic.Int64
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -65,7 +70,7 @@ var _ net.Conn = (*Conn)(nil)
 // process have one, because Linux begins to stamp packets only some time after
 // the first socket of the machine asked for it.
 func New(c net.Conn, kernel bool) *Conn {
-	conn := &Conn{Conn: c}
+	conn := &Conn{Conn: c, epoch: time.Now()}
 	conn.sys.init(c, kernel)
 	return conn
 }
@@ -87,17 +92,21 @@ func (c *Conn) Read(p []byte) (int, error) {
 // before the first. It may be called while another goroutine reads; then it is
 // the stamp of a read that has returned or is about to.
 func (c *Conn) Last() Stamp {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
+	read := c.read.Load()
+	if read == 0 {
+		return Stamp{}
+	}
+	s := Stamp{Read: c.epoch.Add(time.Duration(read - 1))}
+	if d := c.delay.Load(); d >= 0 {
+		s.Delay, s.Kernel = time.Duration(d), true
+	}
+	return s
 }
 
 // Discarded returns how many kernel stamps were not believed, since they were
 // later than the read or more than 10 s before it. It may be called at any time.
 func (c *Conn) Discarded() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.discarded
+	return c.discarded.Load()
 }
 
 // Alive reports whether an idle connection can still be used. It is false if the
@@ -112,21 +121,17 @@ func (c *Conn) Alive() bool { return c.sys.alive() }
 // stamp records a read that returned data at now; kernel is the kernel's receive
 // time in nanoseconds since 1970, if ok.
 func (c *Conn) stamp(now time.Time, kernel int64, ok bool) {
-	s := Stamp{Read: now}
-	var discarded int64
+	delay := int64(-1)
 	if ok {
 		// Both are readings of the wall clock. now's monotonic reading was
 		// taken together with its wall reading, so Read.Add(-Delay) brings the
 		// kernel's time to the monotonic clock.
-		switch d := time.Duration(now.UnixNano() - kernel); {
-		case d < 0 || d > maxDelay:
-			discarded = 1
-		default:
-			s.Delay, s.Kernel = d, true
+		if d := now.UnixNano() - kernel; d >= 0 && d <= int64(maxDelay) {
+			delay = d
+		} else {
+			c.discarded.Add(1)
 		}
 	}
-	c.mu.Lock()
-	c.last = s
-	c.discarded += discarded
-	c.mu.Unlock()
+	c.delay.Store(delay)
+	c.read.Store(int64(now.Sub(c.epoch)) + 1)
 }
