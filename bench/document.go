@@ -315,7 +315,7 @@ func (r *Result) inputAsked() manifest.TokenCount {
 	}
 	// A token has at least one byte: the only bound that is known, and doubts
 	// says that it is one.
-	_, hi, mean = rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return len(q.Body) })
+	_, hi, mean = rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.Len() })
 	return tokenCount(1, max(2, hi), max(1, mean))
 }
 

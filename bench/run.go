@@ -367,8 +367,8 @@ func (s *session) build(ctx context.Context, ask bool) error {
 			p.Requests[i].ID = fmt.Sprint(prefix, i)
 		}
 	}
-	p.SHA256 = digest(p.Requests)
-	return nil
+	p.SHA256, err = digest(p.Requests)
+	return err
 }
 
 func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
@@ -397,6 +397,10 @@ func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
 	return tok
 }
 
+// spoolOver is how many bytes of bodies are held in memory; more go to a file
+// that has no name any more.
+const spoolOver = 32 << 20
+
 // encode makes the bodies, on all cores; the prompts are not needed after it.
 func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
 	f := openai.Format{
@@ -406,6 +410,7 @@ func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
 	out := make([]loadgen.Request, len(in))
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
+	var spool spool
 	const chunk = 64
 	for from := 0; from < len(in); from += chunk {
 		g.Go(func() error {
@@ -416,6 +421,9 @@ func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
 				}
 				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: asked(body, in[i].OutputTokens)}
 				in[i] = dataset.Request{}
+				if i > 0 { // the manifest looks into the first one
+					spool.put(&out[i])
+				}
 			}
 			return nil
 		})
@@ -434,15 +442,19 @@ func asked(body []byte, otherwise int) int {
 	return otherwise
 }
 
-func digest(requests []loadgen.Request) string {
+func digest(requests []loadgen.Request) (string, error) {
 	h := sha256.New()
 	var length [8]byte
-	for _, r := range requests {
-		binary.BigEndian.PutUint64(length[:], uint64(len(r.Body)))
+	for i := range requests {
+		body, err := requests[i].Bytes()
+		if err != nil {
+			return "", err
+		}
+		binary.BigEndian.PutUint64(length[:], uint64(len(body)))
 		h.Write(length[:])
-		h.Write(r.Body)
+		h.Write(body)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // ready sends request 0 until it succeeds, if that was asked for, for as long as

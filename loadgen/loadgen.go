@@ -9,6 +9,7 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -21,9 +22,33 @@ import (
 // Request is one request, ready to send.
 type Request struct {
 	ID           string // x-request-id; "" sends none
+	PromptTokens int    // the client's count; 0 where nobody counted
+	OutputTokens int    // asked for
+	// Body is what is sent. Where File is set it is Size bytes there instead,
+	// from Offset: a run of many long prompts need not hold them in memory.
 	Body         []byte
-	PromptTokens int // the client's count; 0 where nobody counted
-	OutputTokens int // asked for
+	File         io.ReaderAt
+	Offset, Size int64
+}
+
+// Bytes returns the body, which must not be changed.
+func (r *Request) Bytes() ([]byte, error) {
+	if r.File == nil {
+		return r.Body, nil
+	}
+	b := make([]byte, r.Size)
+	if _, err := r.File.ReadAt(b, r.Offset); err != nil {
+		return nil, fmt.Errorf("read the request's body back: %w", err)
+	}
+	return b, nil
+}
+
+// Len is the length of the body in bytes.
+func (r *Request) Len() int {
+	if r.File == nil {
+		return len(r.Body)
+	}
+	return int(r.Size)
 }
 
 // Clock measures a run: the time since schedule zero, monotonic. It is a value

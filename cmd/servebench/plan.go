@@ -31,7 +31,7 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 	row("Prompts", "%s, counted by %s", p.Generator, p.Counted)
 	row("Prompt tokens", "%s", spread(p.Requests, func(r loadgen.Request) int { return r.PromptTokens }))
 	row("Tokens to generate", "%s", spread(p.Requests, func(r loadgen.Request) int { return r.OutputTokens }))
-	row("Body bytes", "%s", spread(p.Requests, func(r loadgen.Request) int { return len(r.Body) }))
+	row("Body bytes", "%s", spread(p.Requests, func(r loadgen.Request) int { return r.Len() }))
 	row("sha256 of the bodies", "%s", p.SHA256)
 	row("Schedule", "%s", schedule(c, p))
 	for _, w := range p.Warnings {

@@ -102,6 +102,10 @@ func (k *call) release() {
 	calls.Put(k)
 }
 
+// placeholder is the body for openai-go, which would hold a real one until the
+// response comes. The transport gets the real one.
+var placeholder = []byte("{}")
+
 // post sends the request through openai-go and returns the raw response. Where
 // the status is an error, that counts, whatever openai-go makes of the body.
 func (k *call) post(ctx context.Context) (res *http.Response, err error) {
@@ -111,9 +115,9 @@ func (k *call) post(ctx context.Context) (res *http.Response, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { k.attempts, k.conn = k.attempts+1, nil },
 		GotConn:      k.gotConn,
-		WroteRequest: func(httptrace.WroteRequestInfo) { t.giveBack() },
+		WroteRequest: func(httptrace.WroteRequestInfo) { t.wrote() },
 	})
-	err = k.c.target().Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", k.req.Body))
+	err = k.c.target().Post(ctx, k.c.cfg.Endpoint, nil, &res, option.WithRequestBody("application/json", placeholder))
 	return res, err
 }
 
@@ -204,8 +208,29 @@ const gateWait = 50 * time.Millisecond
 // ticket is a place in the client's gate. Two goroutines may give it back: the
 // one that wrote the request, and that of the request.
 type ticket struct {
-	gate chan struct{}
-	held atomic.Bool
+	gate   chan struct{}
+	held   atomic.Bool
+	reader bytes.Reader // of the body, up to its end having been written
+}
+
+// wrote ends the ticket and lets go of the body: a stream may be long.
+func (t *ticket) wrote() {
+	t.reader.Reset(nil)
+	t.giveBack()
+}
+
+// body returns a reader of the body from its beginning, once more where the
+// transport had to change the connection.
+func (t *ticket) body(req *loadgen.Request) (io.ReadCloser, error) {
+	if t.reader.Size() != int64(req.Len()) {
+		b, err := req.Bytes()
+		if err != nil {
+			return nil, err
+		}
+		t.reader.Reset(b)
+	}
+	_, err := t.reader.Seek(0, io.SeekStart)
+	return io.NopCloser(&t.reader), err
 }
 
 func (t *ticket) giveBack() {
@@ -243,14 +268,23 @@ func (t *ticket) take(ctx context.Context, open *atomic.Bool) {
 func (k *call) send(r *http.Request) (res *http.Response, err error) {
 	// A plain reader of bytes spares the transport a flush and a copy; and it
 	// can be read again when an idle connection turns out to be closed.
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.req.Body)), nil }
-	r.ContentLength = int64(len(k.req.Body))
+	body, err := k.req.Bytes()
+	if err != nil {
+		return nil, &fault{metrics.ClientResource, err.Error()}
+	}
+	t := k.ticket
+	r.ContentLength = int64(len(body))
+	r.GetBody = func() (io.ReadCloser, error) { return t.body(k.req) }
+	t.reader.Reset(body)
+	body = nil // from here on the reader holds it, until it is written
 	k.ticket.take(r.Context(), &k.c.ungated)
 	defer k.ticket.giveBack()
 	k.rec.Sent = k.clock.Now()
 	k.prev = k.rec.Sent
 	for range 2 {
-		r.Body, _ = r.GetBody()
+		if r.Body, err = r.GetBody(); err != nil {
+			return nil, &fault{metrics.ClientResource, err.Error()}
+		}
 		res, err = k.c.transport.RoundTrip(r)
 		// The transport itself replaces a connection on which nothing was
 		// written, but for one that it saw closing just as it chose it, if the

@@ -95,7 +95,11 @@ func (k *call) clean(s string) string {
 	for _, secret := range k.c.secrets {
 		s = strings.ReplaceAll(s, secret, "<redacted>")
 	}
-	return printable(hide(s, k.req.Body))
+	body, err := k.req.Bytes()
+	if err != nil {
+		return "(not shown, as the prompt cannot be read back)"
+	}
+	return printable(hide(s, body))
 }
 
 // cut returns at most n bytes of s.

@@ -6,7 +6,7 @@
 // and when each event was written: the truth that a row calls "the simulator's".
 // The client is `servebench serve`, each run a fresh process whose CPU time and
 // peak memory the kernel reports when it has ended (wait4's rusage). What is
-// compared is interleaved, A B A B, so that a noisy machine is noisy for both.
+// compared is interleaved, A B B A, so that a noisy machine is noisy for both.
 //
 // How a row is measured:
 //   - CPU per event: CPU time of a run of long answers minus that of one of short
@@ -20,9 +20,11 @@
 //     its record file, the simulator's from the instants right before the writes
 //     of the same events, joined by x-request-id.
 //   - TTFT p50: the client's is first event minus sent; the simulator's is first
-//     write minus the instant it had read the request's body. So the way of the
-//     request to the simulator counts as the client's. The connections are open
-//     before (the client's closed loop does that).
+//     write minus the arrival of the request in its machine's kernel, by the
+//     kernel's own stamp. So what the client needs to get a request out counts as
+//     the client's, and the simulator's waiting for a core as the simulator's. A
+//     row beside it begins at the simulator's admission (it had read the body) and
+//     has both in it. The connections are open before the clock starts.
 //   - first request: from just before the client's exec to the first POST for
 //     tokens in the simulator.
 //

@@ -60,15 +60,19 @@ func (l *lab) cpu(ctx context.Context) error {
 		return (most - least).Seconds() * 1e6 / events, err
 	}
 	var serve, bare, ratio []float64
-	err = l.repeat(func() error {
-		s, err := perEvent(true)
-		if err != nil {
+	into := func(values *[]float64, isServe bool) func() error {
+		return func() error {
+			v, err := perEvent(isServe)
+			if err == nil {
+				*values = append(*values, v)
+			}
 			return err
 		}
-		b, err := perEvent(false)
-		serve, bare, ratio = append(serve, s), append(bare, b), append(ratio, s/b)
-		return err
-	})
+	}
+	err = l.inTurn(into(&serve, true), into(&bare, false))
+	for i := range min(len(serve), len(bare)) {
+		ratio = append(ratio, serve[i]/bare[i])
+	}
 	l.table.add(l.part, "CPU per event, serve, 500 streams of 10 ms", "µs", serve, atMost(9))
 	l.table.add(l.part, "  the same, bare net/http line reader", "µs", bare, nil)
 	l.table.add(l.part, "  serve / bare, pair by pair", "", ratio, atMost(1.1))
@@ -133,18 +137,16 @@ func (l *lab) latencies(ctx context.Context, streams int, itlBar, ttftBar float6
 		return compare(records, truth)
 	}
 	var with, without differences
-	err = l.repeat(func() error {
-		d, err := one()
-		if err != nil {
+	into := func(all *differences, extra ...string) func() error {
+		return func() error {
+			d, err := one(extra...)
+			if err == nil {
+				all.add(d)
+			}
 			return err
 		}
-		with.add(d)
-		d, err = one("--no-kernel-stamps")
-		if err == nil {
-			without.add(d)
-		}
-		return err
-	})
+	}
+	err = l.inTurn(into(&with), into(&without, "--no-kernel-stamps"))
 	var ttft *bar
 	if ttftBar > 0 {
 		ttft = atMost(ttftBar)
@@ -157,6 +159,7 @@ func (l *lab) latencies(ctx context.Context, streams int, itlBar, ttftBar float6
 	l.table.add(l.part, "  the same without kernel stamps", "ms", without.gap, nil)
 	l.table.add(l.part, "TTFT p50, client - simulator"+at, "ms", with.ttft, ttft)
 	l.table.add(l.part, "  the same without kernel stamps", "ms", without.ttft, nil)
+	l.table.add(l.part, "  with stamps, from the simulator's admission", "ms", with.admitted, nil)
 	l.table.add(l.part, "  the simulator's own TTFT p50", "ms", with.simTTFT, nil)
 	l.table.command(l.part, "%s --records FILE, in turn with --no-kernel-stamps", shown(serveArgs("URL", streams, l.long())))
 	return err
@@ -228,11 +231,7 @@ func (l *lab) prompts(ctx context.Context) error {
 			return errors.New("the dry run printed no sha256")
 		}
 	}
-	same := 0.0
-	if sums[0] == sums[1] {
-		same = 1
-	}
-	l.table.add(l.part, fmt.Sprintf("  same bytes of %d on 1 core and on all (1 is yes)", few), "", []float64{same}, atLeast(1))
+	l.table.check(l.part, fmt.Sprintf("  same bytes of %d on 1 core and on all", few), sums[0] == sums[1])
 	l.table.command(l.part, "GOMAXPROCS=1 %s", shown(args(few, "GPT2")))
 	return nil
 }
@@ -337,13 +336,13 @@ func (l *lab) size(ctx context.Context) error {
 			return err
 		}
 		l.table.add(l.part, label, "MB", []float64{float64(info.Size()) / 1e6}, limit)
-		l.table.command(l.part, "CGO_ENABLED=0 go build %s ./cmd/servebench", strings.Join(args, " "))
+		l.table.command(l.part, "CGO_ENABLED=0 %s", strings.Join(append(append([]string{"go", "build"}, args...), "./cmd/servebench"), " "))
 		return nil
 	}
-	if err := build("pure-Go binary", atMost(40), "-trimpath"); err != nil {
+	if err := build("pure-Go binary", atMost(40)); err != nil {
 		return err
 	}
-	return build("  stripped", nil, "-trimpath", "-ldflags=-s -w")
+	return build("  the same, stripped", atMost(40), "-ldflags=-s -w")
 }
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }

@@ -77,6 +77,19 @@ func (l *lab) repeat(f func() error) error {
 	return nil
 }
 
+// inTurn calls both functions as repeat does, the order changing each time: A B
+// B A. What comes second finds another machine than what comes first.
+func (l *lab) inTurn(a, b func() error) error {
+	return l.repeat(func() error {
+		first, second := a, b
+		a, b = b, a
+		if err := first(); err != nil {
+			return err
+		}
+		return second()
+	})
+}
+
 // used is what a process took.
 type used struct {
 	wall, cpu time.Duration

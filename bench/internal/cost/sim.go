@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/loadgen/rxtime"
 )
 
 // simConfig is the server of all measurements. The first token waits until a
@@ -26,6 +27,7 @@ const takePath = "/cost/take"
 // at the process's start, carried on by the monotonic clock.
 type stamps struct {
 	ID      string  `json:"id"`
+	Arrived int64   `json:"arrived"` // the kernel had received the segment with the end of the headers
 	Entered int64   `json:"entered"` // the handler began: the headers had been read
 	Read    int64   `json:"read"`    // the body had been read, with which the request is admitted
 	Writes  []int64 `json:"writes"`  // before the write of each event; the usage and [DONE] come last
@@ -49,7 +51,30 @@ func newTap(next http.Handler) *tap {
 	return t
 }
 
-func (t *tap) now() int64 { return t.base.UnixNano() + int64(time.Since(t.base)) }
+func (t *tap) now() int64 { return t.at(time.Now()) }
+
+func (t *tap) at(when time.Time) int64 { return t.base.UnixNano() + int64(when.Sub(t.base)) }
+
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+// arrived is when the kernel received what the connection read last; where it
+// does not tell, when that was read.
+func (t *tap) arrived(ctx context.Context) int64 {
+	s := ctx.Value(connKey{}).(*rxtime.Conn).Last()
+	return t.at(s.Read.Add(-s.Delay))
+}
+
+// stampedListener makes connections that know when the kernel received.
+type stampedListener struct{ net.Listener }
+
+func (l stampedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return rxtime.New(c, true), nil
+}
 
 // ServeHTTP implements [http.Handler].
 func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +86,7 @@ func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.next.ServeHTTP(w, r)
 		return
 	}
-	s := stamps{ID: r.Header.Get("X-Request-Id"), Entered: t.now(), Writes: make([]int64, 0, 512)}
+	s := stamps{ID: r.Header.Get("X-Request-Id"), Arrived: t.arrived(r.Context()), Entered: t.now(), Writes: make([]int64, 0, 512)}
 	t.mu.Lock()
 	t.open++
 	t.mu.Unlock()
@@ -123,7 +148,10 @@ func serveSim(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: newTap(sim.New(simConfig)), ErrorLog: log.New(io.Discard, "", 0)}
+	srv := &http.Server{
+		Handler: newTap(sim.New(simConfig)), ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with the process: a read of standard input cannot be called off
@@ -133,7 +161,7 @@ func serveSim(ctx context.Context, stdout io.Writer) error {
 	closed := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer closed()
 	fmt.Fprintf(stdout, "listening on http://%s\n", l.Addr())
-	if err := srv.Serve(l); ctx.Err() == nil {
+	if err := srv.Serve(stampedListener{l}); ctx.Err() == nil {
 		return err
 	}
 	return nil

@@ -64,6 +64,15 @@ func (t *table) add(part, what, unit string, values []float64, limit *bar) {
 	t.rows = append(t.rows, []string{what, strings.TrimSpace(number(median) + " " + unit), spread, strconv.Itoa(len(values)), want, verdict, part})
 }
 
+// check makes a row of something that holds or does not.
+func (t *table) check(part, what string, ok bool) {
+	answer, verdict := "yes", "ok"
+	if !ok {
+		answer, verdict = "no", "wrong"
+	}
+	t.rows = append(t.rows, []string{what, answer, "", "1", "yes", verdict, part})
+}
+
 // missing makes a row of what could not be measured.
 func (t *table) missing(part string, err error) {
 	t.rows = append(t.rows, []string{part, "not measured: " + strings.ReplaceAll(err.Error(), "\n", "; "), "", "", "", "", part})

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/loadgen/rxtime"
+	"github.com/servebench/servebench/metrics"
+)
+
+func TestCompareTakesTheSimulatorsGapsAway(t *testing.T) {
+	const msec = time.Millisecond
+	// The client was sent at 1 ms, the request arrived at 2 (on another clock: 1002), was read at 3, and the events were
+	// written at 10, 20 and 31. The client saw them at 11, 22 and 32: gaps 11 and 10 for 10 and 11.
+	records := []*metrics.Record{{ID: "a", Sent: msec, Arrivals: []time.Duration{11 * msec, 22 * msec, 32 * msec}}}
+	at := func(n int) int64 { return int64(time.Duration(1000+n) * msec) }
+	truth := []stamps{{ID: "a", Arrived: at(2), Entered: at(2), Read: at(3), Writes: []int64{at(10), at(20), at(31), at(31), at(31)}}}
+	got, err := compare(records, truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// ITL p99 is 10.99 for both, TTFT 10 for the simulator's 8 from the arrival and 7 from the admission.
+	want := difference{itl: 0, simITL: 10.99, ttft: 2, simTTFT: 8, admitted: 3, gap: 1}
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"itl", got.itl, want.itl}, {"simITL", got.simITL, want.simITL}, {"ttft", got.ttft, want.ttft},
+		{"simTTFT", got.simTTFT, want.simTTFT}, {"admitted", got.admitted, want.admitted}, {"gap", got.gap, want.gap},
+	} {
+		if math.Abs(c.got-c.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestCompareRefusesWhatDoesNotJoin(t *testing.T) {
+	one := []*metrics.Record{{ID: "a", Arrivals: []time.Duration{1}}}
+	for name, truth := range map[string][]stamps{
+		"no such request": {{ID: "b", Writes: make([]int64, 3)}},
+		"another one":     {{ID: "a", Writes: make([]int64, 3)}, {ID: "b", Writes: make([]int64, 3)}},
+		"more events":     {{ID: "a", Writes: make([]int64, 4)}},
+	} {
+		if _, err := compare(one, truth); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestQuantileIsNumpys(t *testing.T) {
+	// numpy.percentile([3, 1, 2, 10], [0, 50, 99, 100])
+	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 0.99: 9.79, 1: 10} {
+		if got := quantile([]float64{3, 1, 2, 10}, q); math.Abs(got-want) > 1e-12 {
+			t.Errorf("quantile %v: %v, want %v", q, got, want)
+		}
+	}
+	if !math.IsNaN(quantile(nil, 0.5)) {
+		t.Error("the quantile of nothing is a number")
+	}
+}
+
+func TestTheTapStampsEachWriteAndChangesNothing(t *testing.T) {
+	tap := newTap(sim.New(sim.Config{}))
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	ctx := context.WithValue(t.Context(), connKey{}, rxtime.New(server, false))
+	body := `{"model":"m","prompt":"a","max_tokens":3,"stream":true}`
+	do := func(h http.Handler) string {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/completions", strings.NewReader(body))
+		r.Header.Set("X-Request-Id", "a")
+		h.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	if got, want := strings.Count(do(tap), "data: "), strings.Count(do(sim.New(sim.Config{})), "data: "); got != want {
+		t.Errorf("%d events behind the tap, %d without", got, want)
+	}
+	w := httptest.NewRecorder()
+	tap.ServeHTTP(w, httptest.NewRequest(http.MethodGet, takePath, nil))
+	var got []stamps
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	// 3 tokens and [DONE]; no usage was asked for.
+	if len(got) != 1 || got[0].ID != "a" || len(got[0].Writes) != 4 || got[0].Read < got[0].Entered || got[0].Writes[0] < got[0].Read {
+		t.Errorf("stamps: %+v", got)
+	}
+}
+
+func TestTheTableSaysWhatIsOver(t *testing.T) {
+	var tab table
+	tab.add("cpu", "few", "ms", []float64{3, 1, 2}, atMost(2))
+	tab.add("cpu", "many", "MB", []float64{250}, atMost(150))
+	tab.add("cpu", "cores", "", []float64{1}, atLeast(1.8))
+	tab.add("cpu", "none", "", nil, atMost(1))
+	tab.check("cpu", "same", false)
+	tab.missing("size", errors.New("no\ngo"))
+	var b bytes.Buffer
+	tab.write(&b)
+	want := `what   median                min .. max      runs  bar     verdict  part
+few    2.000 ms              1.000 .. 3.000  3     <= 2    ok       cpu
+many   250 MB                                1     <= 150  over     cpu
+cores  1.000                                 1     >= 1.8  under    cpu
+same   no                                    1     yes     wrong    cpu
+size   not measured: no; go                                         size
+`
+	if got := b.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
