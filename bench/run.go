@@ -399,7 +399,7 @@ func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
 
 // spoolOver is how many bytes of bodies are held in memory; more go to a file
 // that has no name any more.
-const spoolOver = 32 << 20
+const spoolOver = 8 << 20
 
 // encode makes the bodies, on all cores; the prompts are not needed after it.
 func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {

@@ -55,7 +55,7 @@ func main() {
 	// Most of the memory is request bodies, which stay: collecting more often
 	// costs little and keeps the rest from doubling.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(20)
+		debug.SetGCPercent(10)
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
