@@ -1,14 +1,17 @@
 package bench_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// arrows says which of our packages each package may import; "" is the module's
-// root. Everything beyond it is an effect that has crept into a fact.
+// arrows says which of our packages each package may import. Everything beyond
+// it is an effect that has crept into a fact. The programs below cmd and internal
+// may import all.
 var arrows = map[string][]string{
 	"bench":           {"dataset", "tokenize", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
 	"bench/sim":       {},
@@ -27,10 +30,11 @@ var arrows = map[string][]string{
 	"manifest/probe":  {"manifest", "metrics"},
 }
 
-// TestArrows holds the table of docs/design.md against what is imported.
+// TestArrows holds the table against what is imported, in the build with the
+// local tokenizer too.
 func TestArrows(t *testing.T) {
 	const module = "github.com/servebench/servebench/"
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	out, err := exec.Command("go", "list", "-tags", "hf", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,5 +63,26 @@ func TestArrows(t *testing.T) {
 	}
 	if seen != len(arrows) {
 		t.Errorf("%d packages of %d were seen", seen, len(arrows))
+	}
+}
+
+// TestOnlyCmdTalks: no package but the programs prints, exits or reads flags.
+func TestOnlyCmdTalks(t *testing.T) {
+	for pkg := range arrows {
+		files, err := filepath.Glob("../" + pkg + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files (%v)", pkg, err)
+		}
+		for _, f := range files {
+			src, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range []string{"fmt.Print", "os.Exit(", "log.Print", "log.Fatal", "os.Args", "os.Stdout", "os.Stderr"} {
+				if !strings.HasSuffix(f, "_test.go") && strings.Contains(string(src), word) {
+					t.Errorf("%s has %s", f, word)
+				}
+			}
+		}
 	}
 }
