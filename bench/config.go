@@ -49,7 +49,7 @@ type Config struct {
 	Sampling  openai.Sampling `json:"sampling"`
 	Extra     json.RawMessage `json:"extra_body,omitempty"`
 
-	// Rate in requests a second; infinite is a closed loop.
+	// Rate in requests a second; 0 and infinite are a closed loop.
 	Rate loadgen.Number `json:"request_rate"`
 	// Burstiness is the shape of the gamma distribution of gaps: 1 is Poisson,
 	// infinite is constant. 0 stands for 1.

@@ -40,7 +40,7 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 		Environment:   r.Environment,
 		Runtime:       r.runtime(),
 		Workload:      r.workload(),
-		Measurement:   r.measurement(cmp.Or(command, harness)),
+		Measurement:   r.measurement(cmp.Or(command, harness+" (as a library)")),
 		Artifacts:     artifacts,
 		Provenance: manifest.Provenance{
 			Tool: harness, Source: "harness", ToolVersion: Version,

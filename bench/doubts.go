@@ -26,6 +26,11 @@ func (r *Result) doubts() (out []string) {
 		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
 	}
 	add(s.Outcomes[metrics.ClientResource] > 0, "%d requests found no descriptor or port here: raise the limit of open files (ulimit -n) above the concurrency.", s.Outcomes[metrics.ClientResource])
+	if sub := r.Config.Subject; sub != nil {
+		add(r.Simulated(), "The declared subject %s is not in the manifest, as the target is the simulator.", sub.Identifier)
+		names := append(r.Served(), r.Config.Model, r.Config.ServedModel)
+		add(!r.Simulated() && !slices.Contains(names, sub.Identifier), "The declared subject is %s, and the server serves %s: nobody checked that they are the same.", sub.Identifier, r.Config.Model)
+	}
 	out = append(out, r.tokenDoubts()...)
 	out = append(out, r.lengthDoubts()...)
 	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
@@ -37,7 +42,8 @@ func (r *Result) doubts() (out []string) {
 	add(k.Undrained > 0, "%d connections were dropped, as the server kept the response open after [DONE].", k.Undrained)
 	add(k.Discarded > 0, "%d kernel receive stamps were discarded as negative or over 10 s.", k.Discarded)
 	add(k.NoStamp > 0 && k.NoStamp < k.Reads, "%d of %d reads had no kernel receive stamp: their arrivals are read times.", k.NoStamp, k.Reads)
-	add(r.Summary.Completed == 0 && r.unknownInput(), "Nobody counted the prompts: the input length is only bounded by their bytes.")
+	add(s.Completed > 0 && s.InputTokens == 0, "Neither the server nor a tokenizer counted the prompts: no input tokens are in these numbers.")
+	add(s.Completed == 0 && r.unknownInput(), "Nobody counted the prompts: the input length is only bounded by their bytes.")
 	add(k.Reads > 0 && k.NoStamp == k.Reads && !r.Config.Target.NoKernelStamps, "There are no kernel receive stamps here: arrivals are read times and hold the client's own delay.")
 	add(k.Reads > 0 && k.Events > k.Reads*3/2, "Events came %.1f to a read: gaps inside a read are 0 and the one before it is longer.", float64(k.Events)/float64(max(1, k.Reads)))
 	add(r.proxied, "A proxy of the environment stands between client and server.")
@@ -91,7 +97,11 @@ func (r *Result) lengthDoubts() (out []string) {
 			long += one(rec.OutputTokens > req.OutputTokens)
 			short += one(rec.OutputTokens < req.OutputTokens && ignoring)
 		}
-		if want := req.PromptTokens + r.Plan.special; req.PromptTokens > 0 && rec.PromptTokens != want {
+		want := req.PromptTokens + r.Plan.special
+		if r.Plan.claimed != nil {
+			want = r.Plan.claimed[i]
+		}
+		if want > 0 && rec.PromptTokens > 0 && rec.PromptTokens != want {
 			prompts++
 			asked, told = asked+want, told+rec.PromptTokens
 		}

@@ -107,6 +107,7 @@ type Plan struct {
 	Generator string
 	Synthetic bool
 	Tokenizer *tokenize.Info // nil where no local tokenizer was used
+	claimed   []int          // lengths that were asked for and nobody counted
 	special   int            // tokens the server puts around a prompt, uncounted here
 	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
 	Warnings  []string
@@ -314,16 +315,18 @@ func (s *session) firstModel(ctx context.Context) error {
 	return nil
 }
 
-// retry calls f until it succeeds, every 5 s for as long as wait; at least once.
+// retry calls f until it succeeds, every 5 s or sooner as the end of wait comes
+// near; at least once.
 func retry(ctx context.Context, wait time.Duration, f func() error) error {
-	const every = 5 * time.Second
+	const every, soon = 5 * time.Second, 200 * time.Millisecond
 	for deadline := time.Now().Add(wait); ; {
 		err := f()
-		if err == nil || time.Until(deadline) < every {
+		left := time.Until(deadline)
+		if err == nil || left < 2*soon {
 			return err
 		}
 		select {
-		case <-time.After(every):
+		case <-time.After(min(every, max(left/2, soon))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -346,6 +349,13 @@ func (s *session) build(ctx context.Context, ask bool) error {
 		return err
 	}
 	p := s.res.Plan
+	if p.Counted == "nobody" && !s.cfg.Dataset.TokenIDs {
+		// What was asked for is no count; it is kept to be compared with one.
+		p.claimed = make([]int, len(set.Requests))
+		for i := range set.Requests {
+			p.claimed[i], set.Requests[i].InputTokens = set.Requests[i].InputTokens, 0
+		}
+	}
 	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
 	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
 		p.special = v.Added
@@ -506,7 +516,7 @@ func (s *session) warmUp(ctx context.Context) {
 			}
 		}
 	}
-	if failed > 0 {
+	if failed > 0 && ctx.Err() == nil {
 		s.warnf("%d of %d warm-up requests failed: %s", failed, len(w), describe(first))
 	}
 }
@@ -606,7 +616,11 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 	case r.Summary.Completed == 0 && s.internal != nil:
 		return r.fail(&TargetError{"timed_run", "internal_error", errors.New("an internal error of servebench ended the run")}), s.internal
 	case r.Summary.Completed == 0 && r.Stopped:
-		return r.fail(&TargetError{"timed_run", "interrupted", errors.New("interrupted before any request completed")}), nil
+		stage := "timed_run"
+		if issued == 0 {
+			stage = "preparation"
+		}
+		return r.fail(&TargetError{stage, "interrupted", errors.New("interrupted before any request completed")}), nil
 	case r.Summary.Completed == 0:
 		first := firstFailure(r.Records)
 		err := &TargetError{"timed_run", category(first), fmt.Errorf("all %d requests failed, the first with: %s", issued, describe(first))}
@@ -732,6 +746,9 @@ func category(r *metrics.Record) string {
 func describe(r *metrics.Record) string {
 	if r.Outcome == metrics.HTTP {
 		return fmt.Sprintf("HTTP %d: %s", r.Status, r.Error)
+	}
+	if r.Error == string(r.Outcome) {
+		return r.Error
 	}
 	return fmt.Sprintf("%s: %s", r.Outcome, r.Error)
 }

@@ -175,6 +175,7 @@ base=$cache/servebench/libtokenizers
 folder=$base/$version-r$revision-$target
 if [ ! -f "$folder/libtokenizers.a" ]; then
 	command -v cargo >/dev/null || { say "no cargo"; exit 3; }
+	command -v cc >/dev/null || { say "no C compiler (cc): the local tokenizer needs one to link"; exit 3; }
 	mkdir -p "$base"
 	# Two at once: the second waits where flock exists, else both build and the last rename wins.
 	exec 9>"$base/.lock"

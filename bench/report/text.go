@@ -141,7 +141,7 @@ func section(w io.Writer, sec Section, percentiles []float64) {
 func own(w io.Writer, t *Table) {
 	line(w, "")
 	line(w, fmt.Sprintf("%-40s %-10d", "In flight at most:", t.Summary.MaxInFlight))
-	line(w, fmt.Sprintf("%-40s %-10.2f", "Output tokens in the fullest second:", t.Summary.MaxTokenRate))
+	line(w, fmt.Sprintf("%-40s %-10.2f", "Peak output token rate (tok/s):", t.Summary.MaxTokenRate))
 	if len(t.Own) > 0 {
 		line(w, "")
 		line(w, fmt.Sprintf("%-28s %8s %10s %10s %10s %10s", "servebench (ms)", "n", "mean", "p50", "p90", "p99"))

@@ -69,8 +69,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			code = exitInternal
 		}
 	}()
-	if len(args) > 0 && args[0] == "serve" {
+	switch {
+	case len(args) > 0 && args[0] == "serve":
 		return t.exit(serve(ctx, args[1:], t))
+	case len(args) > 1 && args[0] == "help":
+		args = []string{args[1], "--help"}
+		if args[0] == "serve" {
+			return t.exit(serve(ctx, args[1:], t))
+		}
+	case len(args) == 1 && (args[0] == "help" || args[0] == "version"):
+		args = []string{"--" + args[0]}
 	}
 	return t.exit(application(t).RunContext(ctx, append([]string{"servebench"}, args...)))
 }
@@ -82,6 +90,7 @@ func application(t *terminal) *cli.App {
 	return &cli.App{
 		Name:                      "servebench",
 		Usage:                     "measure OpenAI-compatible LLM servers",
+		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator.",
 		Version:                   bench.Version,
 		Writer:                    t.out,
 		ErrWriter:                 t.err,

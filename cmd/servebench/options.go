@@ -429,6 +429,15 @@ func (o *options) notes() (out []string) {
 	if c.Sampling.Temperature == nil {
 		out = append(out, "no --temperature: the server's default decides how tokens are chosen")
 	}
+	if !o.saving && !o.appending && (o.filename != "" || o.dir != "") {
+		out = append(out, "no --save-result: --result-dir and --result-filename save nothing")
+	}
+	if c.Subject != nil && !o.saving && !o.appending && o.manifest == "" {
+		out = append(out, "no --save-result and no --manifest: --subject is not used")
+	}
+	if o.dryRun && c.Model == "" {
+		out = append(out, "no --model: a run takes the server's name for it, so its bodies and their digest differ")
+	}
 	if c.Strict {
 		f := openai.Format{Sampling: c.Sampling, IgnoreEOS: c.IgnoreEOS}
 		if names := f.Foreign(); len(names) > 0 {

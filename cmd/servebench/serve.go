@@ -127,9 +127,9 @@ func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
 
 // measure runs, saves and shows.
 func (o *options) measure(ctx context.Context, t *terminal) error {
+	o.config.Progress = new(bench.Progress)
 	ctx, signals := o.catchSignals(ctx, t)
 	defer signals.stop()
-	o.config.Progress = new(bench.Progress)
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
 	res, err := bench.Run(ctx, o.config)
 	hide()
@@ -235,7 +235,11 @@ func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Contex
 		case sig := <-in:
 			s.received <- sig
 			close(soft)
-			t.notef("%v: no new requests; those in flight have %v to end, a second signal ends all at once", sig, o.config.Grace)
+			if o.config.Progress.Phase() == "run" {
+				t.notef("%v: no new requests; those in flight have %v to end, a second signal ends all at once", sig, o.config.Grace)
+			} else {
+				t.notef("%v: ending before the timed requests", sig)
+			}
 		case <-ctx.Done():
 			return
 		}

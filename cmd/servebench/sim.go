@@ -17,8 +17,11 @@ import (
 // simCommand is `servebench sim`: the simulator as a server of its own.
 func simCommand(t *terminal) *cli.Command {
 	return &cli.Command{
-		Name:  "sim",
-		Usage: "run the simulated vLLM server until SIGTERM",
+		Name:            "sim",
+		Usage:           "run the simulated vLLM server until SIGTERM",
+		Description:     "SERVEBENCH_SIM_API_KEY in the environment is the key it asks for; without it there is none.",
+		HideHelpCommand: true,
+		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "address to listen on"},
 			&cli.IntFlag{Name: "port", Usage: "port to listen on; 0 takes a free one"},

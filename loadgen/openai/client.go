@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -391,7 +392,13 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 			Root string `json:"root"`
 		} `json:"data"`
 	}
-	if err := c.target().Get(ctx, "v1/models", nil, &page); err != nil {
+	var raw *http.Response
+	err := c.target().Get(ctx, "v1/models", nil, &page, option.WithResponseInto(&raw))
+	if err != nil && raw != nil && raw.StatusCode >= 400 {
+		body, _ := io.ReadAll(raw.Body) // openai-go has read it, and knows one shape of error
+		return nil, fmt.Errorf("HTTP %d: %s", raw.StatusCode, printable(cut(errorText(body), errBodyMax)))
+	}
+	if err != nil {
 		return nil, err
 	}
 	out := make([]Model, len(page.Data))
