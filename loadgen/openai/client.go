@@ -80,6 +80,7 @@ type Client struct {
 
 	// gate holds the requests that are stamped and not yet written; see ticket.
 	gate    chan struct{}
+	passed  atomic.Int64
 	ungated atomic.Bool
 
 	// Events counts token-bearing events as they come, for a live display.

@@ -109,7 +109,7 @@ var placeholder = []byte("{}")
 // post sends the request through openai-go and returns the raw response. Where
 // the status is an error, that counts, whatever openai-go makes of the body.
 func (k *call) post(ctx context.Context) (res *http.Response, err error) {
-	t := &ticket{gate: k.c.gate}
+	t := &ticket{gate: k.c.gate, passed: &k.c.passed}
 	k.ticket = t // the trace must not touch k, which may be in use again by then
 	ctx = context.WithValue(ctx, callKey{}, k)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -201,14 +201,15 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// gateWait bounds how long a request waits for others to be written. Where one
-// takes that long, the server does not read, and the gate stays open for good.
+// gateWait is how long nothing may pass the gate. Then the server does not read,
+// and the gate stays open for good.
 const gateWait = 50 * time.Millisecond
 
 // ticket is a place in the client's gate. Two goroutines may give it back: the
 // one that wrote the request, and that of the request.
 type ticket struct {
 	gate   chan struct{}
+	passed *atomic.Int64 // of the client: tickets given back
 	held   atomic.Bool
 	reader bytes.Reader // of the body, up to its end having been written
 }
@@ -235,6 +236,7 @@ func (t *ticket) body(req *loadgen.Request) (io.ReadCloser, error) {
 
 func (t *ticket) giveBack() {
 	if t.held.CompareAndSwap(true, false) {
+		t.passed.Add(1)
 		<-t.gate
 	}
 }
@@ -243,8 +245,8 @@ func (t *ticket) giveBack() {
 // When hundreds start at once, each would be stamped long before its bytes left,
 // behind all the others in the scheduler's queue: that would be in its TTFT. Like
 // this it is lag, where our own lateness belongs.
-func (t *ticket) take(ctx context.Context, open *atomic.Bool) {
-	if open.Load() {
+func (t *ticket) take(ctx context.Context, c *Client) {
+	if c.ungated.Load() {
 		return
 	}
 	select {
@@ -255,12 +257,21 @@ func (t *ticket) take(ctx context.Context, open *atomic.Bool) {
 	}
 	late := time.NewTimer(gateWait)
 	defer late.Stop()
-	select {
-	case t.gate <- struct{}{}:
-		t.held.Store(true)
-	case <-late.C:
-		open.Store(true)
-	case <-ctx.Done():
+	for {
+		passed := c.passed.Load()
+		select {
+		case t.gate <- struct{}{}:
+			t.held.Store(true)
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			if c.passed.Load() == passed {
+				c.ungated.Store(true)
+				return
+			}
+			late.Reset(gateWait)
+		}
 	}
 }
 
@@ -277,7 +288,7 @@ func (k *call) send(r *http.Request) (res *http.Response, err error) {
 	r.GetBody = func() (io.ReadCloser, error) { return t.body(k.req) }
 	t.reader.Reset(body)
 	body = nil // from here on the reader holds it, until it is written
-	k.ticket.take(r.Context(), &k.c.ungated)
+	k.ticket.take(r.Context(), k.c)
 	defer k.ticket.giveBack()
 	k.rec.Sent = k.clock.Now()
 	k.prev = k.rec.Sent
