@@ -401,6 +401,10 @@ func (r *Result) extensions() map[string]any {
 	if r.Simulated() {
 		ext["servebench.simulated"] = true
 	}
+	if r.Environment != nil {
+		// Behind a tunnel it would be another machine's, which nobody can see.
+		ext["servebench.environment_source"] = "the client's host, since the target is a loopback address"
+	}
 	if sp := r.Speculation; sp != nil && sp.Length() >= 1 {
 		ext["runpile.speculative_accept_length"] = sp.Length()
 	}

@@ -3,32 +3,20 @@ package bench
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/tidwall/gjson"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
 	"github.com/servebench/servebench/manifest/probe"
 	"github.com/servebench/servebench/metrics"
 	"github.com/servebench/servebench/tokenize"
-	"github.com/servebench/servebench/tokenize/remote"
 )
 
 // TargetError says that the server failed: it was not there, refused us, or
@@ -95,24 +83,6 @@ func (r *Result) options() metrics.Options {
 	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: c.openLoop()}
 }
 
-// Plan is a run that is ready to start: every body is encoded, every due time
-// known.
-type Plan struct {
-	Requests []loadgen.Request
-	warmups  []loadgen.Request
-	Offsets  []time.Duration // nil in a closed loop
-	// SHA256 is the digest of the bodies in order, each preceded by its length
-	// as 8 bytes, big endian.
-	SHA256    string
-	Generator string
-	Synthetic bool
-	Tokenizer *tokenize.Info // nil where no local tokenizer was used
-	claimed   []int          // lengths that were asked for and nobody counted
-	special   int            // tokens the server puts around a prompt, uncounted here
-	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
-	Warnings  []string
-}
-
 // session is one run under way.
 type session struct {
 	cfg    Config
@@ -161,25 +131,6 @@ func stopContext(ctx context.Context, stop <-chan struct{}) (context.Context, fu
 	return ctx, func() { cancel(); wg.Wait() }
 }
 
-// Prepare makes the plan of a run and sends nothing: a dry run. What only the
-// server can tell is missing: the name of an unnamed model, and the length of
-// prompts where no local tokenizer counts them.
-func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
-	s, err := open(cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer s.client.Close()
-	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
-		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
-	}
-	if err := s.build(ctx, false); err != nil {
-		return nil, err
-	}
-	s.res.Plan.Warnings = append(s.res.Warnings, s.res.Plan.Warnings...)
-	return s.res.Plan, nil
-}
-
 func open(cfg Config) (*session, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -208,39 +159,6 @@ func open(cfg Config) (*session, error) {
 
 func (s *session) warnf(format string, args ...any) {
 	s.res.Warnings = append(s.res.Warnings, fmt.Sprintf(format, args...))
-}
-
-// openTokenizer opens the local tokenizer that was named, or the model's, if
-// there is one.
-func (s *session) openTokenizer(model string) error {
-	name := cmp.Or(s.cfg.Tokenizer, model)
-	if s.cfg.NoTokenizer || name == "" {
-		return nil
-	}
-	path, err := tokenize.Find(name)
-	if err != nil {
-		if s.cfg.Tokenizer != "" {
-			return fmt.Errorf("tokenizer: %w", err)
-		}
-		return nil
-	}
-	info, err := tokenize.Describe(path)
-	if err == nil {
-		s.tok, err = tokenize.Open(path)
-	}
-	switch {
-	case err == nil:
-	case errors.Is(err, tokenize.ErrNotBuilt), s.cfg.Tokenizer == "":
-		s.warnf("The tokenizer of %s is not used: %v.", filepath.Base(name), err)
-		return nil
-	default:
-		return fmt.Errorf("tokenizer: %w", err)
-	}
-	s.res.Plan.Tokenizer, s.res.Plan.Counted = &info, "tokenizer"
-	if info.Note != "" {
-		s.warnf("tokenizer %s: %s", info.Identifier, info.Note)
-	}
-	return nil
 }
 
 // prepare reaches the server and builds the plan. A mistake in what the user
@@ -331,140 +249,6 @@ func retry(ctx context.Context, wait time.Duration, f func() error) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// servedModel is the name in the bodies.
-func (s *session) servedModel() string {
-	return cmp.Or(s.cfg.ServedModel, s.cfg.Model)
-}
-
-// build makes the plan; ask allows to ask the server for counts.
-func (s *session) build(ctx context.Context, ask bool) error {
-	tok := s.tok
-	if tok == nil && !s.cfg.NoTokenizer && ask {
-		tok = s.serverTokenizer(ctx)
-	}
-	set, err := dataset.Load(ctx, s.cfg.Dataset, tok)
-	if err != nil {
-		return err
-	}
-	p := s.res.Plan
-	if p.Counted == "nobody" && !s.cfg.Dataset.TokenIDs {
-		// What was asked for is no count; it is kept to be compared with one.
-		p.claimed = make([]int, len(set.Requests))
-		for i := range set.Requests {
-			p.claimed[i], set.Requests[i].InputTokens = set.Requests[i].InputTokens, 0
-		}
-	}
-	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
-	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
-		p.special = v.Added
-	}
-	if s.cfg.openLoop() {
-		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
-		if err != nil {
-			return err
-		}
-	}
-	if p.warmups, err = s.encode(set.Warmups); err != nil {
-		return err
-	}
-	if p.Requests, err = s.encode(set.Requests); err != nil {
-		return err
-	}
-	if prefix := s.cfg.RequestIDPrefix; prefix != "" {
-		for i := range p.Requests {
-			p.Requests[i].ID = fmt.Sprint(prefix, i)
-		}
-	}
-	p.SHA256, err = digest(p.Requests)
-	return err
-}
-
-func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
-	if tok == nil {
-		return v, false
-	}
-	return tok.Vocabulary()
-}
-
-// tokenizeTimeout bounds the wait for one answer of /tokenize.
-const tokenizeTimeout = 15 * time.Second
-
-// serverTokenizer is the server's own, if it has one that answers.
-func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
-	client := *s.client.HTTP()
-	client.Timeout = tokenizeTimeout
-	tok := remote.New(&client, s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
-	if _, err := tok.Encode(ctx, "count", false); err != nil {
-		s.warnf("No local tokenizer, and the server counts no prompts (%v): lengths are compared with its usage only.", err)
-		return nil
-	}
-	s.res.Plan.Counted = "server"
-	if !s.cfg.Dataset.TokenIDs && s.cfg.Dataset.Name == "random" {
-		s.warnf("No local tokenizer for %s: prompts are seeded words, counted by the server's /tokenize.", s.cfg.Model)
-	}
-	return tok
-}
-
-// spoolOver is how many bytes of bodies are held in memory; more go to a file
-// that has no name any more.
-const spoolOver = 8 << 20
-
-// encode makes the bodies, on all cores; the prompts are not needed after it.
-func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
-	f := openai.Format{
-		API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
-		Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
-	}
-	out := make([]loadgen.Request, len(in))
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	var spool spool
-	const chunk = 64
-	for from := 0; from < len(in); from += chunk {
-		g.Go(func() error {
-			for i := from; i < min(from+chunk, len(in)); i++ {
-				body, err := f.Encode(in[i])
-				if err != nil {
-					return fmt.Errorf("request %d: %w", i, err)
-				}
-				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: asked(body, in[i].OutputTokens)}
-				in[i] = dataset.Request{}
-				if i > 0 { // the manifest looks into the first one
-					spool.put(&out[i])
-				}
-			}
-			return nil
-		})
-	}
-	return out, g.Wait()
-}
-
-// asked is the number of tokens a body asks for: --extra-body may have changed
-// it.
-func asked(body []byte, otherwise int) int {
-	for _, key := range []string{"max_completion_tokens", "max_tokens"} {
-		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
-			return int(v.Num)
-		}
-	}
-	return otherwise
-}
-
-func digest(requests []loadgen.Request) (string, error) {
-	h := sha256.New()
-	var length [8]byte
-	for i := range requests {
-		body, err := requests[i].Bytes()
-		if err != nil {
-			return "", err
-		}
-		binary.BigEndian.PutUint64(length[:], uint64(len(body)))
-		h.Write(length[:])
-		h.Write(body)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // ready sends request 0 until it succeeds, if that was asked for, for as long as
@@ -591,173 +375,4 @@ func (s *session) connections() int {
 		return 0
 	}
 	return n
-}
-
-// finish turns the records into numbers.
-func (s *session) finish(ctx context.Context) (*Result, error) {
-	s.cfg.Progress.enter("results", 0)
-	r := s.res
-	s.countTokens(context.WithoutCancel(ctx))
-	r.Config = s.cfg
-	r.Summary = metrics.Summarize(r.Records, r.options())
-	r.Duration = r.Summary.Last
-	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
-	s.describeHost(ctx)
-	issued := r.Summary.Completed + r.Summary.Failed
-	r.Stopped = (ctx.Err() != nil || s.stopped()) && (issued < len(r.Records) || r.Summary.Outcomes[metrics.Canceled] > 0)
-	if r.Stopped {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("Interrupted after %d of %d requests.", r.Summary.Completed, len(r.Records)))
-	}
-	if s.internal != nil {
-		r.Warnings = append(r.Warnings, "INVALID: an internal error of servebench ended the run.")
-	}
-	r.Warnings = append(r.Warnings, r.doubts()...)
-	switch {
-	case r.Summary.Completed == 0 && s.internal != nil:
-		return r.fail(&TargetError{"timed_run", "internal_error", errors.New("an internal error of servebench ended the run")}), s.internal
-	case r.Summary.Completed == 0 && r.Stopped:
-		stage := "timed_run"
-		if issued == 0 {
-			stage = "preparation"
-		}
-		return r.fail(&TargetError{stage, "interrupted", errors.New("interrupted before any request completed")}), nil
-	case r.Summary.Completed == 0:
-		first := firstFailure(r.Records)
-		err := &TargetError{"timed_run", category(first), fmt.Errorf("all %d requests failed, the first with: %s", issued, describe(first))}
-		return r.fail(err), err
-	case r.Stopped:
-		r.Outcome = manifest.Interrupted
-	default:
-		r.Outcome = manifest.Completed
-	}
-	r.redact()
-	return r, s.internal
-}
-
-// fail makes r the result of a failed run.
-func (r *Result) fail(e *TargetError) *Result {
-	r.Outcome = manifest.Failed
-	r.Failure = &manifest.Failure{Stage: e.Stage, Category: e.Category, MessageSanitized: e.Error()}
-	r.redact()
-	return r
-}
-
-func (s *session) stopped() bool {
-	select {
-	case <-s.cfg.Stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// redact cleans what servers said of what is ours: records and results are
-// files to be published.
-func (r *Result) redact() {
-	red := r.redactor()
-	for i, w := range r.Warnings {
-		r.Warnings[i], _ = red.String(w)
-	}
-	if r.Failure != nil {
-		r.Failure.MessageSanitized, _ = red.String(r.Failure.MessageSanitized)
-	}
-	known := map[string]string{"": ""} // failures repeat themselves
-	for i := range r.Records {
-		rec := &r.Records[i]
-		clean, ok := known[rec.Error]
-		if !ok {
-			clean, _ = red.String(rec.Error)
-			known[rec.Error] = clean
-		}
-		rec.Error = clean
-	}
-}
-
-// countTokens counts the texts whose tokens the server did not.
-func (s *session) countTokens(ctx context.Context) {
-	for i := range s.res.Records {
-		r := &s.res.Records[i]
-		counted := r.TokenSource != "" && r.TokenSource != metrics.FromChunks
-		if r.Outcome == metrics.OK && !counted && s.tok != nil && r.Text != "" {
-			if ids, err := s.tok.Encode(ctx, r.Text, false); err == nil {
-				r.OutputTokens, r.TokenSource = len(ids), metrics.FromTokenizer
-			}
-		}
-		if s.cfg.Target.Text != openai.TextAlways {
-			r.Text = ""
-		}
-	}
-}
-
-// failed makes the result of a run that did not come to its first timed request.
-func (s *session) failed(ctx context.Context, err error) (*Result, error) {
-	r := s.res
-	var target *TargetError
-	isTarget := errors.As(err, &target)
-	if !isTarget && ctx.Err() == nil {
-		return nil, err // a mistake of the user's
-	}
-	r.Config = s.cfg
-	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
-	r.Summary = metrics.Summarize(nil, r.options())
-	s.describeHost(ctx)
-	if r.Stopped = ctx.Err() != nil; r.Stopped {
-		return r.fail(&TargetError{"preparation", "interrupted", errors.New("interrupted before the first timed request")}), nil
-	}
-	return r.fail(target), target
-}
-
-// describeHost looks at this machine where the server runs on it.
-func (s *session) describeHost(ctx context.Context) {
-	u, err := url.Parse(s.cfg.Target.BaseURL)
-	if err != nil || s.cfg.Target.Dial != nil {
-		return
-	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	s.res.sameHost = strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
-	if !s.res.sameHost {
-		s.warnf("the server is on another host: the manifest does not describe its machine")
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	env, warnings := probe.Host(ctx)
-	for i := range env.Accelerators {
-		// What is there is not what the server uses, unless it is one.
-		if a := &env.Accelerators[i]; a.Count > 1 {
-			s.warnf("This host has %d %s; how many of them the server uses was not declared.", a.Count, a.Model)
-			a.Count = 0
-		}
-	}
-	s.res.Environment = env
-	s.res.Warnings = append(s.res.Warnings, warnings...)
-}
-
-// category is the class of a failure in snake case.
-func category(r *metrics.Record) string {
-	if r.Outcome == metrics.HTTP {
-		return fmt.Sprintf("http_%d", r.Status)
-	}
-	return string(r.Outcome)
-}
-
-// describe says in a line how a request failed.
-func describe(r *metrics.Record) string {
-	if r.Outcome == metrics.HTTP {
-		return fmt.Sprintf("HTTP %d: %s", r.Status, r.Error)
-	}
-	if r.Error == string(r.Outcome) {
-		return r.Error
-	}
-	return fmt.Sprintf("%s: %s", r.Outcome, r.Error)
-}
-
-func firstFailure(records []metrics.Record) *metrics.Record {
-	for i := range records {
-		if o := records[i].Outcome; o != "" && o != metrics.OK {
-			return &records[i]
-		}
-	}
-	return &metrics.Record{Outcome: metrics.Dropped, Error: "no request was sent"}
 }

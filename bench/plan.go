@@ -1,0 +1,227 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
+	"github.com/servebench/servebench/tokenize"
+	"github.com/servebench/servebench/tokenize/remote"
+)
+
+// Plan is a run that is ready to start: every body is encoded, every due time
+// known.
+type Plan struct {
+	Requests []loadgen.Request
+	warmups  []loadgen.Request
+	Offsets  []time.Duration // nil in a closed loop
+	// SHA256 is the digest of the bodies in order, each preceded by its length
+	// as 8 bytes, big endian.
+	SHA256    string
+	Generator string
+	Synthetic bool
+	Tokenizer *tokenize.Info // nil where no local tokenizer was used
+	claimed   []int          // lengths that were asked for and nobody counted
+	special   int            // tokens the server puts around a prompt, uncounted here
+	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
+	Warnings  []string
+}
+
+// Prepare makes the plan of a run and sends nothing: a dry run. What only the
+// server can tell is missing: the name of an unnamed model, and the length of
+// prompts where no local tokenizer counts them.
+func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
+	s, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.client.Close()
+	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
+		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
+	}
+	if err := s.build(ctx, false); err != nil {
+		return nil, err
+	}
+	s.res.Plan.Warnings = append(s.res.Warnings, s.res.Plan.Warnings...)
+	return s.res.Plan, nil
+}
+
+// openTokenizer opens the local tokenizer that was named, or the model's, if
+// there is one.
+func (s *session) openTokenizer(model string) error {
+	name := cmp.Or(s.cfg.Tokenizer, model)
+	if s.cfg.NoTokenizer || name == "" {
+		return nil
+	}
+	path, err := tokenize.Find(name)
+	if err != nil {
+		if s.cfg.Tokenizer != "" {
+			return fmt.Errorf("tokenizer: %w", err)
+		}
+		return nil
+	}
+	info, err := tokenize.Describe(path)
+	if err == nil {
+		s.tok, err = tokenize.Open(path)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, tokenize.ErrNotBuilt), s.cfg.Tokenizer == "":
+		s.warnf("The tokenizer of %s is not used: %v.", filepath.Base(name), err)
+		return nil
+	default:
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	s.res.Plan.Tokenizer, s.res.Plan.Counted = &info, "tokenizer"
+	if info.Note != "" {
+		s.warnf("tokenizer %s: %s", info.Identifier, info.Note)
+	}
+	return nil
+}
+
+// servedModel is the name in the bodies.
+func (s *session) servedModel() string {
+	return cmp.Or(s.cfg.ServedModel, s.cfg.Model)
+}
+
+// build makes the plan; ask allows to ask the server for counts.
+func (s *session) build(ctx context.Context, ask bool) error {
+	tok := s.tok
+	if tok == nil && !s.cfg.NoTokenizer && ask {
+		tok = s.serverTokenizer(ctx)
+	}
+	set, err := dataset.Load(ctx, s.cfg.Dataset, tok)
+	if err != nil {
+		return err
+	}
+	p := s.res.Plan
+	if p.Counted == "nobody" && !s.cfg.Dataset.TokenIDs {
+		// What was asked for is no count; it is kept to be compared with one.
+		p.claimed = make([]int, len(set.Requests))
+		for i := range set.Requests {
+			p.claimed[i], set.Requests[i].InputTokens = set.Requests[i].InputTokens, 0
+		}
+	}
+	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
+	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
+		p.special = v.Added
+	}
+	if s.cfg.openLoop() {
+		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
+		if err != nil {
+			return err
+		}
+	}
+	if p.warmups, err = s.encode(set.Warmups); err != nil {
+		return err
+	}
+	if p.Requests, err = s.encode(set.Requests); err != nil {
+		return err
+	}
+	if prefix := s.cfg.RequestIDPrefix; prefix != "" {
+		for i := range p.Requests {
+			p.Requests[i].ID = fmt.Sprint(prefix, i)
+		}
+	}
+	p.SHA256, err = digest(p.Requests)
+	return err
+}
+
+func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
+	if tok == nil {
+		return v, false
+	}
+	return tok.Vocabulary()
+}
+
+// tokenizeTimeout bounds the wait for one answer of /tokenize.
+const tokenizeTimeout = 15 * time.Second
+
+// serverTokenizer is the server's own, if it has one that answers.
+func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
+	client := *s.client.HTTP()
+	client.Timeout = tokenizeTimeout
+	tok := remote.New(&client, s.cfg.Target.BaseURL, s.servedModel(), s.client.Headers())
+	if _, err := tok.Encode(ctx, "count", false); err != nil {
+		s.warnf("No local tokenizer, and the server counts no prompts (%v): lengths are compared with its usage only.", err)
+		return nil
+	}
+	s.res.Plan.Counted = "server"
+	if !s.cfg.Dataset.TokenIDs && s.cfg.Dataset.Name == "random" {
+		s.warnf("No local tokenizer for %s: prompts are seeded words, counted by the server's /tokenize.", s.cfg.Model)
+	}
+	return tok
+}
+
+// spoolOver is how many bytes of bodies are held in memory; more go to a file
+// that has no name any more.
+const spoolOver = 8 << 20
+
+// encode makes the bodies, on all cores; the prompts are not needed after it.
+func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
+	f := openai.Format{
+		API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
+		Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
+	}
+	out := make([]loadgen.Request, len(in))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	var spool spool
+	const chunk = 64
+	for from := 0; from < len(in); from += chunk {
+		g.Go(func() error {
+			for i := from; i < min(from+chunk, len(in)); i++ {
+				body, err := f.Encode(in[i])
+				if err != nil {
+					return fmt.Errorf("request %d: %w", i, err)
+				}
+				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: asked(body, in[i].OutputTokens)}
+				in[i] = dataset.Request{}
+				if i > 0 { // the manifest looks into the first one
+					spool.put(&out[i])
+				}
+			}
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// asked is the number of tokens a body asks for: --extra-body may have changed
+// it.
+func asked(body []byte, otherwise int) int {
+	for _, key := range []string{"max_completion_tokens", "max_tokens"} {
+		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
+			return int(v.Num)
+		}
+	}
+	return otherwise
+}
+
+func digest(requests []loadgen.Request) (string, error) {
+	h := sha256.New()
+	var length [8]byte
+	for i := range requests {
+		body, err := requests[i].Bytes()
+		if err != nil {
+			return "", err
+		}
+		binary.BigEndian.PutUint64(length[:], uint64(len(body)))
+		h.Write(length[:])
+		h.Write(body)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
