@@ -108,6 +108,7 @@ func (s *session) build(ctx context.Context, ask bool) error {
 		return err
 	}
 	p := s.res.Plan
+	p.claimed = nil
 	if p.Counted == "nobody" && !s.cfg.Dataset.TokenIDs {
 		// What was asked for is no count; it is kept to be compared with one.
 		p.claimed = make([]int, len(set.Requests))

@@ -162,21 +162,29 @@ func (s *session) warnf(format string, args ...any) {
 }
 
 // prepare reaches the server and builds the plan. A mistake in what the user
-// gave goes before a server that is not there.
+// gave goes before a server that is not there: a file is read first. What was
+// built then stands, unless the server had to tell the model's name.
 func (s *session) prepare(ctx context.Context) error {
-	if s.cfg.Dataset.Name == "custom" && !s.cfg.Dataset.TokenIDs {
-		s.cfg.Progress.enter("prompts", 0)
+	s.cfg.Progress.enter("prompts", 0)
+	early := s.cfg.Dataset.Name == "custom" && !s.cfg.Dataset.TokenIDs
+	if early {
 		if err := s.build(ctx, false); err != nil {
 			return err
 		}
 	}
+	named := s.cfg.Model != ""
 	s.cfg.Progress.enter("waiting for the server", 0)
 	if err := s.reach(ctx); err != nil {
 		// The manifest of a failed run tells its workload all the same.
-		if wrong := s.build(ctx, false); wrong != nil && ctx.Err() == nil {
-			return wrong
+		if !early {
+			if wrong := s.build(ctx, false); wrong != nil && ctx.Err() == nil {
+				return wrong
+			}
 		}
 		return err
+	}
+	if early && named {
+		return nil
 	}
 	s.cfg.Progress.enter("prompts", 0)
 	return s.build(ctx, true)
