@@ -77,7 +77,7 @@ func config(n *pipeNet) bench.Config {
 	return bench.Config{
 		Backend: "vllm", Model: "m", Stream: true, IgnoreEOS: true, NoTokenizer: true,
 		Target:      openai.Config{BaseURL: "http://sim.test", Dial: n.dial},
-		Dataset:     dataset.Spec{Name: "random", Prompts: 4, InputLen: 7, OutputLen: 5, CustomOutputLen: 1},
+		Dataset:     dataset.Spec{Name: "random", Prompts: 4, InputLen: 7, OutputLen: 5},
 		Rate:        loadgen.Inf,
 		Pacing:      loadgen.Sleep,
 		Percentiles: []float64{50, 99},
@@ -358,7 +358,7 @@ func TestBadFileBeforeMissingServer(t *testing.T) {
 		n := &pipeNet{conns: make(chan net.Conn), gone: make(chan struct{})}
 		n.Close()
 		cfg := config(n)
-		cfg.Dataset = dataset.Spec{Name: "custom", Path: "none.jsonl", Prompts: 1, CustomOutputLen: 1}
+		cfg.Dataset = dataset.Spec{Name: "custom", Path: "none.jsonl", Prompts: 1, OutputLen: 1}
 		cfg.ReadyTimeout = time.Hour
 		begin := time.Now()
 		res, err := bench.Run(t.Context(), cfg)

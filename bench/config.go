@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +26,7 @@ const Version = "0.1.0"
 // running program it survives a round trip through JSON, so what stands in a
 // manifest can be run again. [Config.Validate] says what is wrong with it.
 type Config struct {
-	// Backend is the name results carry: vllm, openai or openai-chat.
+	// Backend is the name results carry: one of vLLM's, see [Backends].
 	Backend string `json:"backend"`
 	// Target is the server. Its Text is set by Run.
 	Target openai.Config `json:"target"`
@@ -41,6 +43,9 @@ type Config struct {
 	NoTokenizer bool `json:"no_tokenizer,omitempty"`
 
 	Dataset dataset.Spec `json:"dataset"`
+	// TemplateKwargs is a JSON object of arguments to the chat template, where
+	// it is rendered here.
+	TemplateKwargs json.RawMessage `json:"chat_template_kwargs,omitempty"`
 	// Stream, IgnoreEOS, Logprobs, Strict, Sampling and Extra go into bodies.
 	Stream    bool            `json:"stream"`
 	IgnoreEOS bool            `json:"ignore_eos,omitempty"`
@@ -54,6 +59,10 @@ type Config struct {
 	// Burstiness is the shape of the gamma distribution of gaps: 1 is Poisson,
 	// infinite is constant. 0 stands for 1.
 	Burstiness loadgen.Number `json:"burstiness,omitempty"`
+	// Ramp, if set, changes the rate from request to request; Rate is infinite.
+	Ramp *loadgen.Ramp `json:"ramp,omitempty"`
+	// IgnoreTimes sends a timed trace by Rate and not at the times it gives.
+	IgnoreTimes bool `json:"ignore_times,omitempty"`
 	// MaxConcurrency bounds the requests in flight; 0 does not.
 	MaxConcurrency int            `json:"max_concurrency,omitempty"`
 	Pacing         loadgen.Pacing `json:"pacing,omitempty"`
@@ -61,6 +70,16 @@ type Config struct {
 	ReadyTimeout time.Duration `json:"ready_timeout,omitempty"`
 	// Grace is how long requests in flight may take to end once Stop is closed.
 	Grace time.Duration `json:"grace,omitempty"`
+	// LoRA are names to send in place of the model's, one for each request:
+	// in turn, or chosen at random where LoRARandom is set.
+	LoRA       []string `json:"lora,omitempty"`
+	LoRARandom bool     `json:"lora_random,omitempty"`
+	// ProbeRate is how many probes a second are sent beside the load, each a
+	// request for one token on a connection of its own; 0 sends none.
+	ProbeRate float64 `json:"probe_rate,omitempty"`
+	// Profile starts the server's profiler before the timed requests and stops
+	// it after them.
+	Profile bool `json:"profile,omitempty"`
 	// RequestIDPrefix and a number make the x-request-id; "" sends none.
 	RequestIDPrefix string `json:"request_id_prefix,omitempty"`
 
@@ -122,7 +141,13 @@ func (p *Progress) enter(phase string, total int) {
 // backends maps vLLM's names to an API.
 var backends = map[string]openai.API{
 	"vllm": openai.Completions, "openai": openai.Completions, "openai-chat": openai.Chat,
+	"openai-responses": openai.Responses, "openai-embeddings": openai.Embeddings,
+	"openai-embeddings-chat": openai.EmbeddingsChat, "infinity-embeddings": openai.Infinity,
+	"vllm-pooling": openai.Pooling, "vllm-rerank": openai.Rerank,
 }
+
+// Backends lists the backends in alphabetical order.
+func Backends() []string { return slices.Sorted(maps.Keys(backends)) }
 
 // API is the form of the requests that the backend stands for.
 func (c *Config) API() openai.API { return backends[c.Backend] }
@@ -154,7 +179,7 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, ok := backends[c.Backend]; !ok {
-		bad("backend: %q is unknown; want vllm, openai or openai-chat", c.Backend)
+		bad("backend: %q is unknown; want one of %s", c.Backend, strings.Join(Backends(), ", "))
 	}
 	if err := c.Dataset.Validate(); err != nil {
 		errs = append(errs, err)

@@ -257,7 +257,7 @@ func (r *Result) sampling() manifest.Sampling {
 func (r *Result) maxOutput() int64 {
 	_, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens })
 	if len(r.Plan.Requests) == 0 {
-		hi = max(r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)
+		hi = r.Config.Dataset.OutputLen
 	}
 	return int64(max(1, hi))
 }
@@ -324,7 +324,7 @@ func (r *Result) outputAsked() manifest.TokenCount {
 	if hi > 0 {
 		return tokenCount(lo, hi, mean)
 	}
-	n := max(1, r.Config.Dataset.OutputLen, r.Config.Dataset.CustomOutputLen)
+	n := max(1, r.Config.Dataset.OutputLen)
 	return tokenCount(n, n, float64(n))
 }
 

@@ -9,11 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
+	"sync"
 	"time"
 
 	"github.com/tidwall/gjson"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
@@ -103,35 +102,33 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	if tok == nil && !s.cfg.NoTokenizer && ask {
 		tok = s.serverTokenizer(ctx)
 	}
-	set, err := dataset.Load(ctx, s.cfg.Dataset, tok)
+	p := s.res.Plan
+	timed := s.collector()
+	set, err := dataset.Load(ctx, s.cfg.Dataset, dataset.Tools{Tokenizer: tok, Emit: timed.take})
 	if err != nil {
 		return err
 	}
-	p := s.res.Plan
-	p.claimed = nil
-	if p.Counted == "nobody" && !s.cfg.Dataset.TokenIDs {
-		// What was asked for is no count; it is kept to be compared with one.
-		p.claimed = make([]int, len(set.Requests))
-		for i := range set.Requests {
-			p.claimed[i], set.Requests[i].InputTokens = set.Requests[i].InputTokens, 0
-		}
-	}
+	p.Requests, p.claimed = timed.out, timed.claimed
 	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
 	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
 		p.special = v.Added
 	}
-	if s.cfg.openLoop() {
+	switch {
+	case set.Offsets != nil:
+		p.Offsets = set.Offsets
+	case s.cfg.openLoop():
 		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
 		if err != nil {
 			return err
 		}
 	}
-	if p.warmups, err = s.encode(set.Warmups); err != nil {
-		return err
+	warm := s.collector()
+	for i := range set.Warmups {
+		if err := warm.take(i, &set.Warmups[i]); err != nil {
+			return err
+		}
 	}
-	if p.Requests, err = s.encode(set.Requests); err != nil {
-		return err
-	}
+	p.warmups = warm.out
 	if prefix := s.cfg.RequestIDPrefix; prefix != "" {
 		for i := range p.Requests {
 			p.Requests[i].ID = fmt.Sprint(prefix, i)
@@ -171,34 +168,51 @@ func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
 // that has no name any more.
 const spoolOver = 8 << 20
 
-// encode makes the bodies, on all cores; the prompts are not needed after it.
-func (s *session) encode(in []dataset.Request) ([]loadgen.Request, error) {
-	f := openai.Format{
-		API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
-		Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
+// collector makes requests of prompts. take is safe for concurrent use; what it
+// collected may be read when no call is under way.
+type collector struct {
+	format  openai.Format
+	claims  bool // the lengths that come with prompts were counted by nobody
+	spool   spool
+	mu      sync.Mutex
+	out     []loadgen.Request
+	claimed []int // lengths that were asked for, kept to be compared with a count
+}
+
+func (s *session) collector() *collector {
+	return &collector{
+		format: openai.Format{
+			API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
+			Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
+		},
+		claims: s.res.Plan.Counted == "nobody" && !s.cfg.Dataset.TokenIDs,
 	}
-	out := make([]loadgen.Request, len(in))
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	var spool spool
-	const chunk = 64
-	for from := 0; from < len(in); from += chunk {
-		g.Go(func() error {
-			for i := from; i < min(from+chunk, len(in)); i++ {
-				body, err := f.Encode(in[i])
-				if err != nil {
-					return fmt.Errorf("request %d: %w", i, err)
-				}
-				out[i] = loadgen.Request{Body: body, PromptTokens: in[i].InputTokens, OutputTokens: asked(body, in[i].OutputTokens)}
-				in[i] = dataset.Request{}
-				if i > 0 { // the manifest looks into the first one
-					spool.put(&out[i])
-				}
-			}
-			return nil
-		})
+}
+
+// take makes request i of a prompt, which is not needed after it.
+func (c *collector) take(i int, in *dataset.Request) error {
+	body, err := c.format.Encode(*in)
+	if err != nil {
+		return fmt.Errorf("request %d: %w", i, err)
 	}
-	return out, g.Wait()
+	req := loadgen.Request{Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(body, in.OutputTokens)}
+	*in = dataset.Request{}
+	if i > 0 { // the manifest looks into the first one
+		c.spool.put(&req)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if lack := i + 1 - len(c.out); lack > 0 {
+		c.out = append(c.out, make([]loadgen.Request, lack)...)
+	}
+	if c.claims {
+		if lack := i + 1 - len(c.claimed); lack > 0 {
+			c.claimed = append(c.claimed, make([]int, lack)...)
+		}
+		c.claimed[i], req.PromptTokens = req.PromptTokens, 0
+	}
+	c.out[i] = req
+	return nil
 }
 
 // asked is the number of tokens a body asks for: --extra-body may have changed

@@ -97,6 +97,7 @@ func (p *padding) discard(n int) { p.ahead = p.ahead[n:] }
 // ones that started at the right place are kept.
 type adjuster struct {
 	tok     tokenize.Tokenizer
+	emit    func(int, *Request) error // nil: nobody takes them
 	padding padding
 	excess  int // tokens more or fewer than asked, after all corrections
 }
@@ -133,13 +134,37 @@ func (a *adjuster) adjustAll(ctx context.Context, reqs []Request, begin func(i i
 		if err := a.pad(ctx, block); err != nil {
 			return err
 		}
-		for i, done := range block {
-			r := &reqs[first+i]
-			r.Prompt, r.InputTokens = done.text, len(done.ids)
+		for _, done := range block {
 			a.excess += len(done.ids) - done.target
+		}
+		err = each(ctx, reqs[first:first+len(block)], a.emitFrom(first), func(_ context.Context, i int, r *Request) error {
+			r.Prompt, r.InputTokens = block[i].text, len(block[i].ids)
+			block[i] = attempt{}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// emitFrom is emit for a part of the requests that begins at first.
+func (a *adjuster) emitFrom(first int) func(int, *Request) error {
+	if a.emit == nil {
+		return nil
+	}
+	return func(i int, r *Request) error { return a.emit(first+i, r) }
+}
+
+// each calls f and then emit, if there is one, for every request, on all cores.
+func each(ctx context.Context, reqs []Request, emit func(int, *Request) error, f func(context.Context, int, *Request) error) error {
+	return parallel(ctx, cores(), len(reqs), func(ctx context.Context, i int) error {
+		if err := f(ctx, i, &reqs[i]); err != nil || emit == nil {
+			return err
+		}
+		return emit(i, &reqs[i])
+	})
 }
 
 // pad finishes those of block that miss padding, in order of their place in the

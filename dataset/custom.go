@@ -32,7 +32,8 @@ type row struct {
 // loadCustom is vLLM's CustomDataset with its seeded order: the whole file is
 // shuffled by CPython's random, its first rows are sent, and where it is too
 // short rows are chosen again by a freshly seeded one.
-func loadCustom(ctx context.Context, s Spec, tok tokenize.Tokenizer) (*Set, error) {
+func loadCustom(ctx context.Context, s Spec, t Tools) (*Set, error) {
+	tok := t.Tokenizer
 	if s.TokenIDs && tok == nil {
 		return nil, errors.New("token ids of a custom data set need a tokenizer; want one, or text prompts")
 	}
@@ -67,8 +68,8 @@ func loadCustom(ctx context.Context, s Spec, tok tokenize.Tokenizer) (*Set, erro
 func (s Spec) requests(ctx context.Context, rows []row, tok tokenize.Tokenizer) ([]Request, error) {
 	reqs := make([]Request, len(rows))
 	for i, r := range rows {
-		reqs[i] = Request{Prompt: r.prompt, OutputTokens: s.CustomOutputLen}
-		if s.CustomOutputLen == -1 {
+		reqs[i] = Request{Prompt: r.prompt, OutputTokens: s.OutputLen}
+		if s.OutputLen == -1 {
 			reqs[i].OutputTokens = r.output
 		}
 	}
@@ -161,7 +162,7 @@ func (s Spec) readFile(ctx context.Context) ([]row, error) {
 	}
 	defer f.Close()
 	rows, err := readRows(ctx, f, s.Path)
-	if err != nil || s.CustomOutputLen != -1 {
+	if err != nil || s.OutputLen != -1 {
 		return rows, err
 	}
 	for _, r := range rows {
@@ -224,7 +225,7 @@ func parseRow(line []byte) (r row, err error) {
 		return r, errors.New(`no "prompt"; want a string under this key`)
 	}
 	if raw[0] != '"' {
-		return r, fmt.Errorf("prompt is %s; want a string", kind(raw))
+		return r, fmt.Errorf("prompt is %s; want a string", jsonKind(raw))
 	}
 	if loneSurrogate(raw) {
 		return r, errors.New(`prompt has half of a surrogate pair; want \ud8xx\udcxx escapes in pairs`)
@@ -247,7 +248,7 @@ func parseOutput(raw []byte) (int, error) {
 	case c == 'n':
 		return 0, nil
 	case c != '-' && (c < '0' || c > '9'):
-		return 0, fmt.Errorf("output_tokens is %s; want a whole number", kind(raw))
+		return 0, fmt.Errorf("output_tokens is %s; want a whole number", jsonKind(raw))
 	}
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || n != math.Trunc(n) || n < 1 || n > maxLen {
@@ -256,8 +257,8 @@ func parseOutput(raw []byte) (int, error) {
 	return int(n), nil
 }
 
-// kind names the type of a JSON value that begins with this byte.
-func kind(raw []byte) string {
+// jsonKind names the type of a JSON value that begins with this byte.
+func jsonKind(raw []byte) string {
 	switch raw[0] {
 	case '"':
 		return "a string"

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"hash/maphash"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +23,9 @@ import (
 type Set struct {
 	// Requests are the timed requests in sending order.
 	Requests []Request
+	// Offsets are the due times that a timed trace gives its requests, from the
+	// start of the load, ascending; nil where there are none.
+	Offsets []time.Duration
 	// Warmups are the requests to send before the clock starts.
 	Warmups []Request
 	// Generator names what made the prompts; another algorithm gets another
@@ -41,24 +47,67 @@ func (s *Set) warnf(format string, args ...any) {
 	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
 }
 
+// Tools are what a data set needs beside its file. Each may be nil.
+type Tools struct {
+	// Tokenizer counts and makes prompts. One that knows its vocabulary gives
+	// random sets vLLM's prompts and read ones their token counts. With any
+	// other random prompts are words, counted through it (many calls at a
+	// time), or unconfirmed where it is nil: InputTokens is then what was asked
+	// for.
+	Tokenizer tokenize.Tokenizer
+	// Render renders the model's chat template around one user message, with
+	// the beginning of an answer. It is safe for concurrent use.
+	Render func(prompt string) (string, error)
+	// Hub fetches files of a data set of the hub.
+	Hub Fetcher
+	// Emit, if set, is called once for each timed request as soon as it is
+	// final, from several goroutines and in any order, but for request 0, which
+	// is always begun first. It may take the prompt out of the request: the
+	// texts of a large random set are then never in memory together.
+	Emit func(i int, r *Request) error
+}
+
+// A Fetcher gets the files of a data set of the hub. It is safe for concurrent
+// use.
+type Fetcher interface {
+	// Files lists the data set's files, as paths below it.
+	Files(ctx context.Context, id string) ([]string, error)
+	// Fetch returns a local path of one of them.
+	Fetch(ctx context.Context, id, file string) (string, error)
+}
+
+// kind is one kind of data set.
+type kind struct {
+	validate func(Spec, *problems)
+	load     func(context.Context, Spec, Tools) (*Set, error)
+	emits    bool // load calls Tools.Emit itself
+}
+
+// kinds are all of them by their names.
+var kinds = map[string]kind{
+	"random": {Spec.validateRandom, loadRandom, true},
+	"custom": {Spec.validateCustom, loadCustom, false},
+}
+
+// Names lists the kinds of data set in alphabetical order.
+func Names() []string { return slices.Sorted(maps.Keys(kinds)) }
+
 // Load makes the data set that s describes.
 //
-// tok may be nil. A tokenizer that knows its vocabulary gives random sets vLLM's
-// prompts and custom sets their token counts. With any other the prompts are
-// words, counted through tok (many calls at a time), or unconfirmed where tok is
-// nil: InputTokens is then what was asked for. A custom set with TokenIDs needs
-// a tokenizer of either kind.
-//
-// Load uses all cores, and returns early with the context's error when ctx ends.
+// It uses all cores, and returns early with the context's error when ctx ends.
 // An error in a file names it as s.Path does, with the line.
-func Load(ctx context.Context, s Spec, tok tokenize.Tokenizer) (*Set, error) {
+func Load(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if s.Name == "custom" {
-		return loadCustom(ctx, s, tok)
+	k := kinds[s.Name]
+	set, err := k.load(ctx, s, t)
+	if err != nil || k.emits || t.Emit == nil {
+		return set, err
 	}
-	return loadRandom(ctx, s, tok)
+	return set, parallel(ctx, cores(), len(set.Requests), func(_ context.Context, i int) error {
+		return t.Emit(i, &set.Requests[i])
+	})
 }
 
 // derive is the seed of a generator that is independent of the spec's own: the
@@ -73,13 +122,46 @@ func derive(purpose string, seed uint64) uint64 {
 // addWarmups sets set.Warmups as s asks: copies of the first request, or what
 // prompts returns. A warm-up that equals a timed prompt would warm its cache
 // entries, so it is warned about.
-func addWarmups(s Spec, set *Set, prompts func() ([]Request, error)) (err error) {
+func addWarmups(s Spec, set *Set, prompts func() ([]Request, error)) error {
+	m := newMemory(s, len(set.Requests))
+	for i := range set.Requests {
+		m.note(i, set.Requests[i])
+	}
+	return m.addWarmups(s, set, prompts)
+}
+
+// memory is what the warm-ups need to know of timed requests that may be gone.
+type memory struct {
+	first  Request
+	seed   maphash.Seed
+	hashes []uint64
+}
+
+func newMemory(s Spec, n int) *memory {
+	m := &memory{seed: maphash.MakeSeed()}
+	if s.Warmups > 0 && !s.WarmupFirst {
+		m.hashes = make([]uint64, n)
+	}
+	return m
+}
+
+// note may be called from several goroutines, once for each request.
+func (m *memory) note(i int, r Request) {
+	if i == 0 {
+		m.first = r
+	}
+	if m.hashes != nil {
+		m.hashes[i] = r.hash(m.seed)
+	}
+}
+
+func (m *memory) addWarmups(s Spec, set *Set, prompts func() ([]Request, error)) (err error) {
 	switch {
 	case s.Warmups == 0:
 		return nil
 	case s.WarmupFirst:
 		for range s.Warmups {
-			set.Warmups = append(set.Warmups, set.Requests[0])
+			set.Warmups = append(set.Warmups, m.first)
 		}
 		return nil
 	}
@@ -87,12 +169,11 @@ func addWarmups(s Spec, set *Set, prompts func() ([]Request, error)) (err error)
 		return err
 	}
 	own, same := make(map[uint64]bool, s.Warmups), 0
-	seed := maphash.MakeSeed()
 	for _, w := range set.Warmups {
-		own[w.hash(seed)] = true
+		own[w.hash(m.seed)] = true
 	}
-	for _, r := range set.Requests {
-		if h := r.hash(seed); own[h] {
+	for _, h := range m.hashes {
+		if own[h] {
 			delete(own, h)
 			same++
 		}
@@ -103,13 +184,17 @@ func addWarmups(s Spec, set *Set, prompts func() ([]Request, error)) (err error)
 	return nil
 }
 
-// hash tells prompts apart, be they text or ids.
+// hash tells prompts apart, whatever they are made of.
 func (r Request) hash(seed maphash.Seed) uint64 {
-	if r.Tokens == nil {
-		return maphash.String(seed, r.Prompt)
-	}
 	var h maphash.Hash
 	h.SetSeed(seed)
+	for _, text := range append([]string{r.Prompt, string(r.Messages)}, r.Texts...) {
+		h.WriteString(text)
+		h.WriteByte(0)
+	}
+	for _, part := range r.Parts {
+		h.Write(part)
+	}
 	var word [8]byte
 	for _, id := range r.Tokens {
 		binary.LittleEndian.PutUint64(word[:], uint64(id))

@@ -11,7 +11,8 @@ import (
 // A generator makes n prompts from a seed. Its first call makes the timed
 // prompts, a second one the warm-ups.
 type generator interface {
-	prompts(ctx context.Context, seed uint64, n int) ([]Request, error)
+	// It calls emit, if not nil, as Tools.Emit says.
+	prompts(ctx context.Context, seed uint64, n int, emit func(int, *Request) error) ([]Request, error)
 	// doubts are the warnings of all calls so far.
 	doubts() []string
 }
@@ -19,17 +20,25 @@ type generator interface {
 // loadRandom chooses the generator by what is known of the tokenizer. Warm-ups
 // come from a generator whose seed is derived from s.Seed, with a shared prefix
 // of their own, so that they leave nothing of the timed prompts in a cache.
-func loadRandom(ctx context.Context, s Spec, tok tokenize.Tokenizer) (*Set, error) {
+func loadRandom(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	set := &Set{Synthetic: true}
-	gen, err := s.generator(tok, &set.Generator)
+	gen, err := s.generator(t.Tokenizer, &set.Generator)
 	if err != nil {
 		return nil, err
 	}
-	if set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts); err != nil {
+	seen := newMemory(s, s.Prompts)
+	set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts, func(i int, r *Request) error {
+		seen.note(i, *r)
+		if t.Emit == nil {
+			return nil
+		}
+		return t.Emit(i, r)
+	})
+	if err != nil {
 		return nil, err
 	}
-	err = addWarmups(s, set, func() ([]Request, error) {
-		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), s.Warmups)
+	err = seen.addWarmups(s, set, func() ([]Request, error) {
+		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), s.Warmups, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -104,7 +113,7 @@ func newVocabularyPrompts(s Spec, tok tokenize.Tokenizer, v tokenize.Vocabulary)
 	return g, s.checkInput(v.Added)
 }
 
-func (g *vocabularyPrompts) prompts(ctx context.Context, seed uint64, n int) ([]Request, error) {
+func (g *vocabularyPrompts) prompts(ctx context.Context, seed uint64, n int, emit func(int, *Request) error) ([]Request, error) {
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.input, n)
 	starts := g.starts(rng.Integers(0, g.size, n))
@@ -119,13 +128,13 @@ func (g *vocabularyPrompts) prompts(ctx context.Context, seed uint64, n int) ([]
 		reqs[i].OutputTokens = int(out[i])
 	}
 	if g.spec.TokenIDs {
-		for i := range reqs {
-			reqs[i].Tokens = g.run(prefix, starts[i], int(in[i]))
-			reqs[i].InputTokens = len(reqs[i].Tokens)
-		}
-		return reqs, context.Cause(ctx)
+		return reqs, each(ctx, reqs, emit, func(_ context.Context, i int, r *Request) error {
+			r.Tokens = g.run(prefix, starts[i], int(in[i]))
+			r.InputTokens = len(r.Tokens)
+			return nil
+		})
 	}
-	a := adjuster{tok: g.tok, padding: padding{rng: rng, size: g.size}}
+	a := adjuster{tok: g.tok, emit: emit, padding: padding{rng: rng, size: g.size}}
 	prefix, err := a.adjustPrefix(ctx, prefix)
 	if err != nil {
 		return nil, err
@@ -198,7 +207,7 @@ type idPrompts struct{ spec Spec }
 
 const firstID, endID = 1000, 20000
 
-func (g idPrompts) prompts(ctx context.Context, seed uint64, n int) ([]Request, error) {
+func (g idPrompts) prompts(ctx context.Context, seed uint64, n int, emit func(int, *Request) error) ([]Request, error) {
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.spec.InputLen, n)
 	prefix := rng.Integers(firstID, endID, g.spec.PrefixLen)
@@ -215,6 +224,11 @@ func (g idPrompts) prompts(ctx context.Context, seed uint64, n int) ([]Request, 
 			ids = append(ids, int(id))
 		}
 		reqs[i] = Request{Tokens: ids, InputTokens: len(ids), OutputTokens: int(out[i])}
+		if emit != nil {
+			if err := emit(i, &reqs[i]); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return reqs, nil
 }

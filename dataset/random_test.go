@@ -74,7 +74,7 @@ func rowsOf(reqs []dataset.Request) (rows []goldenRow) {
 
 func load(t testing.TB, s dataset.Spec, tok tokenize.Tokenizer) *dataset.Set {
 	t.Helper()
-	set, err := dataset.Load(t.Context(), s, tok)
+	set, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: tok})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestWarmupsThatCannotDifferAreWarnedAbout(t *testing.T) {
 
 func TestRandomNeedsRoomForSpecialTokens(t *testing.T) {
 	s := dataset.Spec{Name: "random", Prompts: 1, InputLen: 1, OutputLen: 1}
-	if _, err := dataset.Load(t.Context(), s, toy{added: 1}); err == nil || !strings.Contains(err.Error(), "random-input-len") {
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{added: 1}}); err == nil || !strings.Contains(err.Error(), "random-input-len") {
 		t.Errorf("error %v", err)
 	}
 	s.PrefixLen = 1
@@ -356,13 +356,13 @@ func TestRandomNeedsRoomForSpecialTokens(t *testing.T) {
 func TestTokenizerErrorsEndTheLoad(t *testing.T) {
 	broken := errors.New("the server is gone")
 	s := dataset.Spec{Name: "random", Prompts: 100, InputLen: 10, OutputLen: 1}
-	if _, err := dataset.Load(t.Context(), s, spaced{broken}); !errors.Is(err, broken) {
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: spaced{broken}}); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := dataset.Load(t.Context(), s, plainVocabulary(100)); err == nil {
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: plainVocabulary(100)}); err == nil {
 		t.Error("no error of Decode")
 	}
-	if _, err := dataset.Load(t.Context(), s, plainVocabulary(0)); err == nil {
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: plainVocabulary(0)}); err == nil {
 		t.Error("no error for an empty vocabulary")
 	}
 }
@@ -375,10 +375,10 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	for _, s := range []dataset.Spec{
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1},
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1, TokenIDs: true},
-		{Name: "custom", Path: path, CustomOutputLen: 1},
+		{Name: "custom", Path: path, OutputLen: 1},
 	} {
 		for _, tok := range []tokenize.Tokenizer{nil, toy{}} {
-			if _, err := dataset.Load(ctx, s, tok); !errors.Is(err, stop) {
+			if _, err := dataset.Load(ctx, s, dataset.Tools{Tokenizer: tok}); !errors.Is(err, stop) {
 				t.Errorf("%s with %v: error %v", s.Name, tok, err)
 			}
 		}
@@ -387,7 +387,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 
 func ExampleLoad() {
 	spec := dataset.Spec{Name: "random", Prompts: 2, InputLen: 6, OutputLen: 16}
-	set, err := dataset.Load(context.Background(), spec, nil)
+	set, err := dataset.Load(context.Background(), spec, dataset.Tools{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,14 +16,15 @@ const (
 
 // Spec describes a data set. It is plain data and survives a JSON round trip.
 // The zero Spec is not valid: there are no defaults here, those are the command
-// line's. Fields of the other kind of data set are ignored.
+// line's. Fields of other kinds of data set are ignored.
 type Spec struct {
-	// Name is the kind: "random" or "custom".
+	// Name is the kind: one of [Names].
 	Name string `json:"name"`
-	// Path is the JSONL file of a custom set; its name must end in ".jsonl".
+	// Path is the file or folder of a data set that is read; the id of a data
+	// set of the hub (org/name) for hf.
 	Path string `json:"path,omitempty"`
-	// Prompts is the number of timed requests. In a custom set 0 or less means
-	// every row of the file.
+	// Prompts is the number of timed requests. In a custom set, spec_bench and
+	// speed_bench 0 or less means every row.
 	Prompts int `json:"prompts"`
 	// Seed of every random choice, from 0 to 2^32-1 (numpy's limit).
 	Seed int64 `json:"seed"`
@@ -32,24 +33,48 @@ type Spec struct {
 	// counts them, without the shared prefix; special tokens that the server
 	// will add are part of it.
 	InputLen int `json:"input_len,omitempty"`
-	// OutputLen is the mean number of tokens asked for in a random set. No
-	// request asks for less than one.
+	// OutputLen is the number of tokens asked for: the mean of a random set, of
+	// which no request asks for less than one; elsewhere that of each request.
+	// -1 takes the row's own, where rows have one.
 	OutputLen int `json:"output_len,omitempty"`
-	// PrefixLen is the length in tokens of a prefix that all random prompts
-	// share; it comes on top of InputLen.
+	// PrefixLen is the length in tokens of a shared prefix: the one of all
+	// random prompts, on top of InputLen; each of prefix_repetition.
 	PrefixLen int `json:"prefix_len,omitempty"`
 	// RangeRatio spreads the lengths of a random set. Its zero value gives every
 	// prompt the same length.
 	RangeRatio Ratio `json:"range_ratio,omitzero"`
+	// BatchSize is the number of prompts in one request of a random set for
+	// embeddings, or of documents in one of random-rerank; 0 stands for 1.
+	BatchSize int `json:"batch_size,omitempty"`
+	// NoReranker makes random-rerank for a model that embeds and does not
+	// rerank: query and documents are counted on their own.
+	NoReranker bool `json:"no_reranker,omitempty"`
 
-	// CustomOutputLen is the number of tokens asked for by every request of a
-	// custom set, at least 1; -1 takes each line's output_tokens.
-	CustomOutputLen int `json:"custom_output_len,omitempty"`
-	// DisableShuffle keeps a custom file's own order.
+	// SuffixLen and Prefixes, of prefix_repetition: tokens behind each prefix,
+	// and how many prefixes there are.
+	SuffixLen int `json:"suffix_len,omitempty"`
+	Prefixes  int `json:"prefixes,omitempty"`
+
+	// DisableShuffle keeps a file's own order.
 	DisableShuffle bool `json:"disable_shuffle,omitempty"`
-	// NoOversample makes a custom set smaller than Prompts where the file has
-	// fewer rows; otherwise rows are repeated.
+	// NoOversample makes a set smaller than Prompts where the file has fewer
+	// rows; otherwise rows are repeated.
 	NoOversample bool `json:"no_oversample,omitempty"`
+	// Category keeps only rows of that category in spec_bench and speed_bench.
+	Category string `json:"category,omitempty"`
+	// Subset of speed_bench or of a data set of the hub.
+	Subset string `json:"subset,omitempty"`
+
+	Hub   Hub   `json:"hub,omitzero"`
+	Trace Trace `json:"trace,omitzero"`
+	Media Media `json:"media,omitzero"`
+
+	// Chat tells that the requests go to an endpoint that renders the model's
+	// chat template itself: it is then never rendered here.
+	Chat bool `json:"chat,omitempty"`
+	// SkipTemplate sends prompts as they are where vLLM would render the chat
+	// template around them.
+	SkipTemplate bool `json:"skip_template,omitempty"`
 
 	// TokenIDs sends prompts as token ids and not as text.
 	TokenIDs bool `json:"token_ids,omitempty"`
@@ -59,6 +84,58 @@ type Spec struct {
 	// does; its prompt is then in the server's prefix cache. Otherwise warm-ups
 	// are prompts of their own.
 	WarmupFirst bool `json:"warmup_first,omitempty"`
+}
+
+// Hub says what to take of a data set of the hub.
+type Hub struct {
+	Split string `json:"split,omitempty"`
+	// Name is the data set whose form Path has, where Path is a folder or a copy
+	// under another id (--hf-name).
+	Name string `json:"name,omitempty"`
+	// PromptColumn holds the prompt of a data set that has no form of its own
+	// here; OutputColumn the answer, whose length is asked for.
+	PromptColumn string `json:"prompt_column,omitempty"`
+	OutputColumn string `json:"output_column,omitempty"`
+	// MinDistance and MaxDistance bound the edits of a blazedit row.
+	MinDistance float64 `json:"min_distance,omitempty"`
+	MaxDistance float64 `json:"max_distance,omitempty"`
+}
+
+// Trace says how the lines of a timed_trace are written.
+type Trace struct {
+	// BlockSize is the number of tokens that one hash id stands for.
+	BlockSize int `json:"block_size,omitempty"`
+	// Multiplier turns a line's timestamp into seconds.
+	Multiplier float64 `json:"multiplier,omitempty"`
+	// The names of the keys of a line.
+	Timestamp    string `json:"timestamp,omitempty"`
+	InputLength  string `json:"input_length,omitempty"`
+	OutputLength string `json:"output_length,omitempty"`
+	HashIDs      string `json:"hash_ids,omitempty"`
+}
+
+// Media says what images random-mm and custom_image put into requests.
+type Media struct {
+	// Items is the mean number of images of a random-mm request, ItemsRatio
+	// spreads it as RangeRatio does lengths.
+	Items      int     `json:"items,omitempty"`
+	ItemsRatio float64 `json:"items_ratio,omitempty"`
+	// Limit is the most items of a modality ("image", "video") in a request.
+	Limit map[string]int `json:"limit,omitempty"`
+	// Buckets are the sizes that images come in.
+	Buckets []Bucket `json:"buckets,omitempty"`
+	// ClientSide sends a custom_image's local file as a data URL and not as a
+	// file:// URL that the server reads.
+	ClientSide bool `json:"client_side,omitempty"`
+}
+
+// Bucket is one size of random-mm's items: one frame is an image, more are a
+// video.
+type Bucket struct {
+	Height      int     `json:"height"`
+	Width       int     `json:"width"`
+	Frames      int     `json:"frames"`
+	Probability float64 `json:"probability"`
 }
 
 // Ratio spreads lengths uniformly over [floor(len*(1-r)), ceil(len*(1+r))],
@@ -74,13 +151,10 @@ func (s Spec) Validate() error {
 	var bad problems
 	bad.whole("seed", s.Seed, 0, math.MaxUint32)
 	bad.whole("num-warmups", int64(s.Warmups), 0, maxCount)
-	switch s.Name {
-	case "random":
-		s.validateRandom(&bad)
-	case "custom":
-		s.validateCustom(&bad)
-	default:
-		bad.addf("dataset-name: %q is unknown; want random or custom", s.Name)
+	if k, ok := kinds[s.Name]; ok {
+		k.validate(s, &bad)
+	} else {
+		bad.addf("dataset-name: %q is unknown; want one of %s", s.Name, strings.Join(Names(), ", "))
 	}
 	return errors.Join(bad...)
 }
@@ -112,8 +186,8 @@ func (s Spec) validateCustom(bad *problems) {
 	if s.Prompts > maxCount {
 		bad.whole("num-prompts", int64(s.Prompts), 0, maxCount)
 	}
-	if s.CustomOutputLen != -1 {
-		bad.whole("custom-output-len", int64(s.CustomOutputLen), 1, maxLen)
+	if s.OutputLen != -1 {
+		bad.whole("custom-output-len", int64(s.OutputLen), 1, maxLen)
 	}
 	switch {
 	case s.Path == "":

@@ -15,7 +15,7 @@ func TestSpecSurvivesJSON(t *testing.T) {
 	for _, s := range []dataset.Spec{
 		{},
 		{Name: "random", Path: "p", Prompts: 1, Seed: 1 << 31, InputLen: 2, OutputLen: 3, PrefixLen: 4,
-			RangeRatio: dataset.Ratio{Input: .1, Output: .2}, CustomOutputLen: -1, DisableShuffle: true,
+			RangeRatio: dataset.Ratio{Input: .1, Output: .2}, DisableShuffle: true,
 			NoOversample: true, TokenIDs: true, Warmups: 5, WarmupFirst: true},
 	} {
 		data, err := json.Marshal(s)
@@ -61,7 +61,7 @@ func TestValidateNamesEveryWrongField(t *testing.T) {
 		{with(func(s *dataset.Spec) { s.Prompts, s.InputLen = 1<<20, 1<<20 }), []string{"num-prompts"}},
 		{with(func(s *dataset.Spec) { s.Path = "x.jsonl" }), []string{"dataset-path"}},
 		{dataset.Spec{Name: "custom", Prompts: 1 << 30}, []string{"num-prompts", "custom-output-len", "dataset-path"}},
-		{dataset.Spec{Name: "custom", Path: "x.json", CustomOutputLen: -2}, []string{"custom-output-len", "dataset-path"}},
+		{dataset.Spec{Name: "custom", Path: "x.json", OutputLen: -2}, []string{"custom-output-len", "dataset-path"}},
 	} {
 		err := c.spec.Validate()
 		if err == nil {

@@ -29,7 +29,7 @@ type wordPrompts struct {
 	excess int                // tokens more or fewer than asked, after all tries
 }
 
-func (g *wordPrompts) prompts(ctx context.Context, seed uint64, n int) ([]Request, error) {
+func (g *wordPrompts) prompts(ctx context.Context, seed uint64, n int, emit func(int, *Request) error) ([]Request, error) {
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.spec.InputLen, n)
 	prefix := appendWords(nil, rng, g.spec.PrefixLen)
@@ -38,7 +38,10 @@ func (g *wordPrompts) prompts(ctx context.Context, seed uint64, n int) ([]Reques
 		own := nprand.NewGenerator(derive(fmt.Sprintf("words %d", i), seed))
 		reqs[i], err = g.one(ctx, own, prefix, int(in[i]))
 		reqs[i].OutputTokens = int(out[i])
-		return err
+		if err != nil || emit == nil {
+			return err
+		}
+		return emit(i, &reqs[i])
 	})
 	for i := range reqs {
 		g.excess += reqs[i].InputTokens - len(prefix) - int(in[i])

@@ -53,6 +53,13 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(n))
 }
 
+// Ramp is a rate that changes from request to request. It is plain data.
+type Ramp struct {
+	Strategy string  `json:"strategy"` // linear or exponential
+	Start    float64 `json:"start"`    // requests a second at the first request
+	End      float64 `json:"end"`      // at the last one
+}
+
 // MaxOffset bounds a schedule: no request is due later than this after the
 // start.
 const MaxOffset = 30 * 24 * time.Hour

@@ -282,17 +282,18 @@ func (r *reader) dataset() dataset.Spec {
 		Name: r.choice("dataset-name", "random", "random", "custom"), Path: r.text("dataset-path", ""),
 		Prompts: r.whole("num-prompts", 1000), Seed: int64(r.whole("seed", 0)),
 		InputLen: r.whole("random-input-len", 1024), OutputLen: r.whole("random-output-len", 128), PrefixLen: r.whole("random-prefix-len", 0),
-		CustomOutputLen: r.whole("custom-output-len", 256),
-		DisableShuffle:  c.Bool("disable-shuffle"), NoOversample: c.Bool("no-oversample"),
+		DisableShuffle: c.Bool("disable-shuffle"), NoOversample: c.Bool("no-oversample"),
 		TokenIDs: r.choice("prompt-form", "text", "text", "token-ids") == "token-ids",
 		Warmups:  r.whole("num-warmups", 0), WarmupFirst: r.choice("warmup-prompts", "distinct", "distinct", "first") == "first",
 	}
 	if c.IsSet("input-len") {
 		s.InputLen = r.whole("input-len", 0)
 	}
+	if s.Name == "custom" {
+		s.OutputLen = r.whole("custom-output-len", 256)
+	}
 	if c.IsSet("output-len") {
 		s.OutputLen = r.whole("output-len", 0)
-		s.CustomOutputLen = s.OutputLen
 	}
 	s.RangeRatio = r.ratio()
 	return s

@@ -15,18 +15,32 @@ import (
 // API is the form of the requests.
 type API string
 
-// The APIs.
+// The APIs. All but the first three answer in one piece.
 const (
-	Completions API = "completions"
-	Chat        API = "chat"
+	Completions    API = "completions"
+	Chat           API = "chat"
+	Responses      API = "responses"
+	Embeddings     API = "embeddings"
+	EmbeddingsChat API = "embeddings-chat"
+	Pooling        API = "pooling"
+	Rerank         API = "rerank"
+	Infinity       API = "infinity-embeddings"
 )
 
+// paths are where each API is found below the base URL.
+var paths = map[API]string{
+	Completions: "/v1/completions", Chat: "/v1/chat/completions", Responses: "/v1/responses",
+	Embeddings: "/v1/embeddings", EmbeddingsChat: "/v1/embeddings", Pooling: "/pooling",
+	Rerank: "/v1/rerank", Infinity: "/embeddings",
+}
+
 // Path is where the API is found below the base URL.
-func (a API) Path() string {
-	if a == Chat {
-		return "/v1/chat/completions"
-	}
-	return "/v1/completions"
+func (a API) Path() string { return paths[a] }
+
+// Generates tells the APIs that generate tokens from those that pool a prompt
+// into vectors or scores.
+func (a API) Generates() bool {
+	return a == Completions || a == Chat || a == Responses
 }
 
 // Sampling holds the sampling parameters of vLLM's flags; nil is not sent.
