@@ -22,16 +22,20 @@ const (
 	Responses      API = "responses"
 	Embeddings     API = "embeddings"
 	EmbeddingsChat API = "embeddings-chat"
+	// EmbeddingsClip is EmbeddingsChat without the text of a request that has
+	// an image, as CLIP embeds one or the other; InfinityClip is Infinity so.
+	EmbeddingsClip API = "embeddings-clip"
 	Pooling        API = "pooling"
 	Rerank         API = "rerank"
 	Infinity       API = "infinity-embeddings"
+	InfinityClip   API = "infinity-embeddings-clip"
 )
 
 // paths are where each API is found below the base URL.
 var paths = map[API]string{
 	Completions: "/v1/completions", Chat: "/v1/chat/completions", Responses: "/v1/responses",
-	Embeddings: "/v1/embeddings", EmbeddingsChat: "/v1/embeddings", Pooling: "/pooling",
-	Rerank: "/v1/rerank", Infinity: "/embeddings",
+	Embeddings: "/v1/embeddings", EmbeddingsChat: "/v1/embeddings", EmbeddingsClip: "/v1/embeddings",
+	Pooling: "/pooling", Rerank: "/v1/rerank", Infinity: "/embeddings", InfinityClip: "/embeddings",
 }
 
 // Path is where the API is found below the base URL.
@@ -90,77 +94,47 @@ func (f Format) Foreign() (names []string) {
 			names = append(names, foreign[i])
 		}
 	}
+	if f.API == Responses && s.FrequencyPenalty != nil {
+		names = append(names, "frequency_penalty")
+	}
+	if f.API == Responses && s.PresencePenalty != nil {
+		names = append(names, "presence_penalty")
+	}
 	return names
 }
 
-// completionBody and chatBody have the keys of vLLM's client in its order.
-type completionBody struct {
-	Model      string          `json:"model"`
-	Prompt     any             `json:"prompt"`
-	Repetition json.RawMessage `json:"repetition_penalty,omitempty"`
-	MaxTokens  int             `json:"max_tokens"`
-	Logprobs   json.RawMessage `json:"logprobs,omitempty"`
-	tail
-}
-
-type chatBody struct {
-	Model     string    `json:"model"`
-	Messages  []message `json:"messages"`
-	MaxTokens int       `json:"max_completion_tokens"`
-	tail
-}
-
-type message struct {
-	Role    string `json:"role"`
-	Content []part `json:"content"`
-}
-
-type part struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-type tail struct {
-	Stream    bool           `json:"stream"`
-	Options   *streamOptions `json:"stream_options,omitempty"`
-	IgnoreEOS bool           `json:"ignore_eos,omitempty"`
-}
-
-type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+// strict is f without what Foreign lists, where Strict is set.
+func (f Format) strict() Format {
+	if !f.Strict {
+		return f
+	}
+	s := &f.Sampling
+	f.IgnoreEOS, s.TopK, s.MinP, s.RepetitionPenalty = false, nil, nil, nil
+	if f.API == Responses {
+		s.FrequencyPenalty, s.PresencePenalty = nil, nil
+	}
+	return f
 }
 
 // Encode returns the body of one request: vLLM's keys in vLLM's order, then the
-// sampling parameters, then Extra over all of it.
+// sampling parameters, then Extra over all of it, then a chat's tools. Errors: a
+// request in a form that the API does not take, sampling parameters where
+// nothing is generated.
 func (f Format) Encode(r dataset.Request) ([]byte, error) {
-	t := tail{Stream: f.Stream, IgnoreEOS: f.IgnoreEOS && !f.Strict}
-	if f.Stream {
-		t.Options = &streamOptions{true}
-	}
-	var v any
-	if f.API == Chat {
-		if r.Tokens != nil {
-			return nil, fmt.Errorf("chat takes text, not token ids")
-		}
-		v = chatBody{f.Model, []message{{"user", []part{{"text", r.Prompt}}}}, r.OutputTokens, t}
-	} else {
-		b := completionBody{Model: f.Model, Prompt: r.Prompt, MaxTokens: r.OutputTokens, tail: t}
-		if r.Tokens != nil {
-			b.Prompt = r.Tokens
-		}
-		if !f.Strict {
-			b.Repetition, b.Logprobs = json.RawMessage("1.0"), json.RawMessage("null")
-		}
-		if f.Logprobs != nil {
-			b.Logprobs = fmt.Append(nil, *f.Logprobs)
-		}
-		v = b
-	}
-	body, err := encode(v)
+	f = f.strict()
+	v, err := f.body(r)
 	if err != nil {
 		return nil, err
 	}
-	return f.merge(body)
+	body, err := encode(v)
+	if err != nil { // only what came as JSON can fail
+		return nil, fmt.Errorf("the messages, or parts of one, are not valid JSON: %w", err)
+	}
+	body, err = f.merge(body)
+	if err != nil || r.Tools == nil {
+		return body, err
+	}
+	return addTools(body, r.Tools)
 }
 
 func encode(v any) ([]byte, error) {
@@ -175,11 +149,7 @@ func encode(v any) ([]byte, error) {
 
 // merge lays the sampling parameters and Extra over a body.
 func (f Format) merge(body []byte) ([]byte, error) {
-	s := f.Sampling
-	if f.Strict {
-		s.TopK, s.MinP, s.RepetitionPenalty = nil, nil, nil
-	}
-	over, err := encode(s)
+	over, err := encode(f.Sampling)
 	if err != nil {
 		return nil, err
 	}

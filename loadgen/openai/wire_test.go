@@ -264,7 +264,7 @@ func FuzzHide(f *testing.F) {
 	f.Add("Once upon a time there was", "bad: upon a time there was!")
 	f.Add("a\\nb", `a\\nb`)
 	f.Fuzz(func(t *testing.T, prompt, msg string) {
-		body, err := Format{}.Encode(dataset.Request{Prompt: prompt})
+		body, err := Format{API: Completions}.Encode(dataset.Request{Prompt: prompt})
 		if err != nil {
 			t.Skip()
 		}
