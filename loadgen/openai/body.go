@@ -41,6 +41,21 @@ var paths = map[API]string{
 // Path is where the API is found below the base URL.
 func (a API) Path() string { return paths[a] }
 
+// apiOf is the API whose path a path ends like: that of a gateway has more in
+// front. Where nothing is known it is one that streams choices.
+func apiOf(path string) API {
+	path, _, _ = strings.Cut(path, "?")
+	for _, end := range []struct {
+		with string
+		api  API
+	}{{"/responses", Responses}, {"embeddings", Embeddings}, {"pooling", Pooling}, {"rerank", Rerank}} {
+		if strings.HasSuffix(path, end.with) {
+			return end.api
+		}
+	}
+	return Completions
+}
+
 // Generates tells the APIs that generate tokens from those that pool a prompt
 // into vectors or scores.
 func (a API) Generates() bool {

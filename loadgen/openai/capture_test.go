@@ -15,7 +15,11 @@ import (
 // capture is a recorded response of vLLM 0.32.0; as a whole as it was sent.
 func capture(t testing.TB, name string) (response, body string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("../../testdata/vllm/generation", name))
+	files, _ := filepath.Glob(filepath.Join("../../testdata/vllm/*", name))
+	if len(files) != 1 {
+		t.Fatalf("%d captures of the name %s", len(files), name)
+	}
+	raw, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +177,17 @@ func TestCaptureDetails(t *testing.T) {
 
 // TestSplits cuts real streams at every byte: the record stays the same.
 func TestSplits(t *testing.T) {
-	for _, name := range []string{"comp_stream_usage.chunked.txt", "chat_stream_usage.chunked.txt", "spec_max_tokens_3.txt", "comp_nonstream.txt"} {
+	for _, tt := range []struct {
+		name string
+		api  API
+	}{
+		{"comp_stream_usage.chunked.txt", Completions}, {"chat_stream_usage.chunked.txt", Chat}, {"spec_max_tokens_3.txt", Completions},
+		{"comp_nonstream.txt", Completions}, {"responses_short.txt", Responses}, {"responses_eos_first.txt", Responses},
+		{"responses_nonstream.txt", Responses}, {"rerank.txt", Rerank}, {"embeddings_base64.txt", Embeddings}, {"embeddings_bytes.txt", Embeddings},
+	} {
+		name := tt.name
 		t.Run(name, func(t *testing.T) {
+			cfg := Config{Text: TextAlways, API: tt.api}
 			response, _ := capture(t, name)
 			at := 0
 			serve := func(p *peer) {
@@ -182,7 +195,7 @@ func TestSplits(t *testing.T) {
 					p.send(response[:at], response[at:])
 				}
 			}
-			bubble(t, Config{Text: TextAlways}, serve, func(t *testing.T, c *Client) {
+			bubble(t, cfg, serve, func(t *testing.T, c *Client) {
 				want := sum(do(t.Context(), c))
 				for at = 1; at < len(response); at++ {
 					r := do(t.Context(), c)
@@ -191,7 +204,7 @@ func TestSplits(t *testing.T) {
 					}
 				}
 			})
-			bubble(t, Config{Text: TextAlways}, answer(strings.Split(response, "")...), func(t *testing.T, c *Client) {
+			bubble(t, cfg, answer(strings.Split(response, "")...), func(t *testing.T, c *Client) {
 				if got := do(t.Context(), c); got.Outcome != metrics.OK {
 					t.Errorf("in single bytes: %s", sum(got))
 				}

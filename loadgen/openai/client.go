@@ -6,6 +6,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,6 +33,8 @@ type Config struct {
 	// BaseURL has scheme, host and port, perhaps a path; Endpoint is appended.
 	BaseURL  string `json:"base_url"`
 	Endpoint string `json:"endpoint"`
+	// API is the form of the answers; "" is the one that Endpoint ends like.
+	API API `json:"api,omitempty"`
 	// Header is sent with every request to the target, after our own.
 	Header map[string]string `json:"header,omitempty"`
 	// APIKey goes to every request to the target as a bearer token.
@@ -71,6 +74,8 @@ type Client struct {
 	transport *http.Transport
 	proxied   bool
 	secrets   []string // what no message may repeat
+	// What answers are: a stream of named events, or one body of vectors.
+	responses, pools bool
 
 	life  context.Context // ends with Close: dials outlive their requests
 	close context.CancelFunc
@@ -101,6 +106,8 @@ func New(cfg Config) (*Client, error) {
 	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
 	c := &Client{cfg: cfg, secrets: cfg.Secrets(), gate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	api := cmp.Or(cfg.API, apiOf(cfg.Endpoint))
+	c.responses, c.pools = api == Responses, !api.Generates()
 	c.life, c.close = context.WithCancel(context.Background())
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	if err != nil {
@@ -382,6 +389,32 @@ func (c *Client) Open(ctx context.Context, n int) error {
 	return g.Wait()
 }
 
+// Post asks the target for something that takes no body and gives nothing back,
+// such as /start_profile. The error is that of the transport, or an HTTP status
+// that is no success with what the server says.
+func (c *Client) Post(ctx context.Context, path string) error {
+	u, err := url.Parse(c.cfg.BaseURL)
+	if err != nil {
+		return err
+	}
+	u.RawQuery, u.Fragment = "", ""
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath(path).String(), nil)
+	if err != nil {
+		return err
+	}
+	req.Header = c.Headers()
+	res, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, errBodyMax))
+	if res.StatusCode/100 == 2 {
+		return err
+	}
+	return fmt.Errorf("HTTP %d: %s", res.StatusCode, c.redact(errorText(body)))
+}
+
 // Model is one entry of the target's model list.
 type Model struct{ ID, Root string }
 
@@ -397,7 +430,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	err := c.target().Get(ctx, "v1/models", nil, &page, option.WithResponseInto(&raw))
 	if err != nil && raw != nil && raw.StatusCode >= 400 {
 		body, _ := io.ReadAll(raw.Body) // openai-go has read it, and knows one shape of error
-		return nil, fmt.Errorf("HTTP %d: %s", raw.StatusCode, printable(cut(errorText(body), errBodyMax)))
+		return nil, fmt.Errorf("HTTP %d: %s", raw.StatusCode, c.redact(errorText(body)))
 	}
 	if err != nil {
 		return nil, err

@@ -45,11 +45,12 @@ type call struct {
 	usage   usage
 	final   bool // the usage came at the end, not on the way
 	tokens  []int
-	bearing int  // events that carried a token
-	unshown int  // of them, not yet in the client's counter
-	counted int  // completion tokens up to now, where usage comes on the way
-	told    bool // some event told its tokens
-	unknown bool // some event with a token did not
+	body    []byte // that came as one; its memory is used again
+	bearing int    // events that carried a token
+	unshown int    // of them, not yet in the client's counter
+	counted int    // completion tokens up to now, where usage comes on the way
+	told    bool   // some event told its tokens
+	unknown bool   // some event with a token did not
 	text    []byte
 
 	ev  event // the one at hand
@@ -97,8 +98,11 @@ func (k *call) expect(tokens int) {
 func (k *call) release() {
 	dec, text := k.dec, k.text[:0]
 	dec.Reset()
-	tokens := k.tokens[:0]
-	*k = call{dec: dec, text: text, tokens: tokens}
+	tokens, body := k.tokens[:0], k.body[:0]
+	if cap(body) > bodyKept {
+		body = nil
+	}
+	*k = call{dec: dec, text: text, tokens: tokens, body: body}
 	calls.Put(k)
 }
 

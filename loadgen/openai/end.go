@@ -53,9 +53,21 @@ func (k *call) outcome(ctx context.Context, err error) (metrics.Outcome, string)
 	case err != nil:
 		return classify(err, k.conn != nil, k.rec.Status != 0)
 	case k.dec.Pending():
-		return metrics.Truncated, "the stream ended in the middle of an event, without a finish reason"
+		return metrics.Truncated, "the stream ended in the middle of an event, without " + k.lacks()
+	case k.c.pools:
+		return metrics.Truncated, "the body is empty"
+	case k.c.responses:
+		return metrics.Truncated, "the stream ended without " + k.lacks()
 	}
-	return metrics.Truncated, "the stream ended without [DONE] and without a finish reason"
+	return metrics.Truncated, "the stream ended without [DONE] and without " + k.lacks()
+}
+
+// lacks is what the end of a stream is told by.
+func (k *call) lacks() string {
+	if k.c.responses {
+		return "a terminal event such as response.completed"
+	}
+	return "a finish reason"
 }
 
 func (k *call) timeout(o metrics.Outcome) (metrics.Outcome, string) {

@@ -27,6 +27,18 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
+func BenchmarkScanResponse(b *testing.B) {
+	p := []byte(replyDelta)
+	b.SetBytes(int64(len(p)))
+	b.ReportAllocs()
+	var ev event
+	for b.Loop() {
+		if err := scanResponse(p, nil, &ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzScan(f *testing.F) {
 	for _, s := range []string{vllmEvent, `{}`, `[1]`, `{"a":[{"b":"\u00e9\n"}],"usage":{"completion_tokens":2.0}}`, `{"error":{"x":1}}`, `-0.1e+5`, `01`, `"\x"`, `{"a":1,}`, "{\"a\":\"\n\"}"} {
 		f.Add([]byte(s))
@@ -65,6 +77,24 @@ func ready(t testing.TB) *call {
 // rewind makes room for more events.
 func (k *call) rewind() {
 	k.rec.Arrivals, k.rec.RxDelay, k.rec.NotBearing = k.rec.Arrivals[:0], k.rec.RxDelay[:0], k.rec.NotBearing[:0]
+}
+
+func TestEventsOfAResponseAllocateNothing(t *testing.T) {
+	k := ready(t)
+	k.c.responses = true
+	p := []byte(strings.Repeat("event: response.output_text.delta\n"+event1(replyDelta), 3) + event1(replyEnd))
+	if n := testing.AllocsPerRun(100, func() {
+		k.rewind()
+		k.done = false
+		if err := k.feed(p); err != nil {
+			t.Fatal(err)
+		}
+		if !k.done || len(k.rec.Arrivals) != 3 {
+			t.Fatalf("%d events, done %v", len(k.rec.Arrivals), k.done)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestEventsAllocateNothing(t *testing.T) {

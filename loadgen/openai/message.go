@@ -42,6 +42,11 @@ func errorText(body []byte) string {
 	if json.Unmarshal(body, &v) != nil {
 		return whole
 	}
+	if reply := v["response"]; reply != nil { // a failed one of the Responses API
+		if json.Unmarshal(reply, &v) != nil {
+			return whole
+		}
+	}
 	for _, key := range []string{"error", "message", "detail"} {
 		var s string
 		if json.Unmarshal(v[key], &s) == nil && s != "" {
@@ -83,6 +88,16 @@ func (c Config) Secrets() (out []string) {
 		}
 	}
 	return out
+}
+
+// redact makes words of a server to a probe fit for people: no prompt went with
+// it.
+func (c *Client) redact(s string) string {
+	s = cut(s, errBodyMax)
+	for _, secret := range c.secrets {
+		s = strings.ReplaceAll(s, secret, "<redacted>")
+	}
+	return printable(s)
 }
 
 // clean makes a server's words fit for a terminal and a record: printable, of
@@ -290,7 +305,7 @@ func promptTexts(body []byte) (out []string) {
 			})
 		}
 	}
-	for _, key := range []string{"prompt", "messages"} {
+	for _, key := range []string{"prompt", "messages", "input", "query", "documents"} {
 		walk("", gjson.GetBytes(body, key))
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,17 +27,20 @@ func (k *call) read(res *http.Response) error {
 	if enc := res.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return &fault{metrics.Decode, "the response is encoded as " + enc + ", which was not asked for"}
 	}
+	if k.c.pools && isBytes(res) {
+		return k.takeBytes(res)
+	}
 	for kind := byte(0); ; {
 		n, err := res.Body.Read(k.buf[:])
 		if n > 0 {
 			if kind == 0 {
 				kind = firstByte(k.buf[:n])
 			}
-			switch kind {
-			case '{', '[':
-				return k.document(res.Body, k.buf[:n], err)
-			case '<':
+			switch {
+			case kind == '<':
 				return k.page(res.Body, n)
+			case kind == '{', kind == '[', k.c.pools && kind != 0:
+				return k.document(res, k.buf[:n], err)
 			}
 			if fault := k.feed(k.buf[:n]); fault != nil {
 				return fault
@@ -139,7 +143,9 @@ func (k *call) flush() {
 // the bytes were split.
 func (k *call) trailing() {
 	for k.dec.Next() {
-		k.rec.Trailing += len(k.dec.Data())
+		if !k.c.responses || !isDone(k.dec.Data()) { // some servers end those twice
+			k.rec.Trailing += len(k.dec.Data())
+		}
 	}
 }
 
@@ -150,10 +156,17 @@ func blank(data []byte) bool {
 
 var doneMark = []byte("[DONE]")
 
+func isDone(data []byte) bool {
+	return len(data) < 64 && bytes.Equal(bytes.TrimSpace(data), doneMark)
+}
+
 // event takes in one payload.
 func (k *call) event(at, delay time.Duration) error {
 	data := k.dec.Data()
-	if len(data) < 64 && bytes.Equal(bytes.TrimSpace(data), doneMark) {
+	if isDone(data) {
+		if k.c.responses {
+			return &fault{metrics.Truncated, "[DONE] came, but no terminal event such as response.completed"}
+		}
 		k.done, k.rec.Done = true, at
 		return nil
 	}
@@ -161,7 +174,7 @@ func (k *call) event(at, delay time.Duration) error {
 		return &fault{metrics.StreamError, errorText(data)}
 	}
 	ev := &k.ev
-	if err := scan(data, ev); err != nil {
+	if err := k.scan(data); err != nil {
 		return &fault{metrics.Decode, "an event is not valid JSON"}
 	}
 	if ev.failed {
@@ -176,7 +189,32 @@ func (k *call) event(at, delay time.Duration) error {
 		}
 		k.takeChoices(ev, at, delay)
 	}
+	if k.c.responses && ev.finish {
+		k.takeEnd(data, at, delay)
+	}
 	return nil
+}
+
+// scan reads an event of the target's API.
+func (k *call) scan(data []byte) error {
+	if k.c.responses {
+		return scanResponse(data, k.dec.Type(), &k.ev)
+	}
+	return scan(data, &k.ev)
+}
+
+// takeEnd takes in the terminal event of a response. Where nothing came before
+// it, it is what the first token came with: a server that made no text, or one
+// that holds all of it back.
+func (k *call) takeEnd(data []byte, at, delay time.Duration) {
+	k.done, k.finish, k.rec.Done = true, true, at
+	if len(k.rec.Arrivals) > 0 {
+		return
+	}
+	k.takeChoices(&k.ev, at, delay)
+	if k.c.cfg.Text != TextNever {
+		k.text = append(k.text, replyText(data)...)
+	}
 }
 
 // most bounds the events of a request: a stream without end would take all
@@ -272,36 +310,41 @@ func (k *call) drain(body io.Reader, err error) {
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
+// The limits of a body that is one JSON text, where the user set none: what is
+// generated fits an event's, vectors of whole prompts do not. Memory of up to
+// bodyKept is used again.
+const (
+	bodyMax   = 16 << 20
+	pooledMax = 256 << 20
+	bodyKept  = 4 << 20
+)
+
 // document reads the rest of a body that is one JSON text.
-func (k *call) document(body io.Reader, head []byte, err error) error {
-	limit := k.c.cfg.MaxEventBytes
-	if limit <= 0 {
-		limit = 16 << 20
-	}
-	all := bytes.Clone(head)
-	for err == nil && len(all) <= limit {
-		var n int
-		n, err = body.Read(k.buf[:])
-		all = append(all, k.buf[:n]...)
-	}
-	if len(all) > limit {
-		return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
-	}
-	k.rec.Done, _, _ = k.stamp()
+func (k *call) document(res *http.Response, head []byte, err error) error {
+	err = k.readBody(res, head, err)
 	if err != io.EOF {
 		return err
 	}
-	var ev event
-	if scan(bytes.TrimPrefix(all, byteOrderMark), &ev) != nil {
+	body := bytes.TrimPrefix(k.body, byteOrderMark)
+	ev, lacks := &k.ev, "choices"
+	switch {
+	case k.c.pools:
+		err, lacks = scanPooled(body, ev), "data and no results"
+	case k.c.responses:
+		err, lacks = scanReplyBody(body, ev), "output that is complete"
+	default:
+		err = scan(body, ev)
+	}
+	if err != nil {
 		return &fault{metrics.Decode, "the body is not valid JSON"}
 	}
 	if ev.failed {
-		return &fault{metrics.StreamError, errorText(all)}
+		return &fault{metrics.StreamError, errorText(body)}
 	}
 	k.rec.NotStreamed = true
-	k.takeUsage(&ev)
+	k.takeUsage(ev)
 	if !ev.choices {
-		return &fault{metrics.Truncated, "the body has no choices"}
+		return &fault{metrics.Truncated, "the body has no " + lacks}
 	}
 	k.finish = true // the body is complete, whatever its choices say
 	k.unknown = ev.ids < 0
@@ -309,9 +352,42 @@ func (k *call) document(body io.Reader, head []byte, err error) error {
 		k.tokens, k.told = append(k.tokens, ev.ids), true
 	}
 	if k.c.cfg.Text != TextNever {
+		if k.c.responses {
+			ev.text = replyText(body)
+		}
 		k.text = append(k.text, ev.text...)
 	}
 	return nil
+}
+
+// readBody reads a whole body, whose beginning is head and whose latest read
+// ended with err. It ends with io.EOF where all is well.
+func (k *call) readBody(res *http.Response, head []byte, err error) error {
+	limit := k.c.cfg.MaxEventBytes
+	if limit <= 0 {
+		limit = bodyMax
+		if k.c.pools {
+			limit = pooledMax
+		}
+	}
+	all := append(k.body[:0], head...)
+	if n := res.ContentLength; n > 0 { // one byte more shows the end; a lie costs no more than this
+		all = slices.Grow(all, int(min(n, int64(limit), bodyKept))+1)
+	}
+	for err == nil && len(all) <= limit {
+		if len(all) == cap(all) {
+			all = slices.Grow(all, max(len(all), len(k.buf)))
+		}
+		var n int
+		n, err = res.Body.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+	}
+	k.body = all
+	if len(all) > limit {
+		return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
+	}
+	k.rec.Done, _, _ = k.stamp()
+	return err
 }
 
 // watch ends a request that takes too long. The hot path only stores the time

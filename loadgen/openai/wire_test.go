@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -175,6 +176,70 @@ func TestModels(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// TestPost: what is asked of the target beside requests has its key and headers,
+// and says what went wrong without repeating a secret.
+func TestPost(t *testing.T) {
+	for _, tt := range []struct{ response, want string }{
+		{plain("200 OK", "text/plain", ""), "<nil>"},
+		{"HTTP/1.1 204 No Content\r\n\r\n", "<nil>"},
+		{plain("404 Not Found", "application/json", `{"detail":"Not Found"}`), "HTTP 404: Not Found"},
+		{plain("307 X", "text/plain", "to \x1b[31m k-secret", "Location: http://evil/\r\n"), `HTTP 307: to \u001b[31m <redacted>`},
+	} {
+		var r *http.Request
+		serve := func(p *peer) {
+			r = p.next()
+			p.send(tt.response)
+		}
+		bubble(t, Config{APIKey: "k-secret", Header: map[string]string{"X-A": "1"}, BaseURL: "http://x.test/p/?q=1"}, serve, func(t *testing.T, c *Client) {
+			if err := c.Post(t.Context(), "/start_profile"); fmt.Sprint(err) != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			if r.Method != "POST" || r.RequestURI != "/p/start_profile" || r.ContentLength != 0 || r.Header.Get("Authorization") != "Bearer k-secret" || r.Header.Get("X-A") != "1" {
+				t.Errorf("%s %s %d %v", r.Method, r.RequestURI, r.ContentLength, r.Header)
+			}
+		})
+	}
+	bubble(t, Config{}, answer(""), func(t *testing.T, c *Client) {
+		if err := c.Post(t.Context(), "/x"); err == nil {
+			t.Error("no error of a connection that was closed")
+		}
+	})
+}
+
+// TestTwoClients share neither connections nor the gate that holds requests
+// back, nor what they learned of a target.
+func TestTwoClients(t *testing.T) {
+	var conns atomic.Int64
+	url := loopback(t, func(p *peer) {
+		for conns.Add(1); p.next() != nil; {
+			p.send(stream(last("c"), doneEvent))
+		}
+	})
+	a, b := newClient(t, Config{BaseURL: url}), newClient(t, Config{BaseURL: url})
+	defer a.Close()
+	defer b.Close()
+	for range cap(a.gate) { // nothing passes any more
+		a.gate <- struct{}{}
+	}
+	for i, want := range []bool{false, true} {
+		if r := do(t.Context(), b); r.Outcome != metrics.OK || r.Reused != want {
+			t.Errorf("request %d: %s, reused %v", i, sum(r), r.Reused)
+		}
+	}
+	for range cap(a.gate) {
+		<-a.gate
+	}
+	if b.ungated.Load() {
+		t.Error("the second client waited for the first one's gate")
+	}
+	if r := do(t.Context(), a); r.Outcome != metrics.OK || r.Reused || conns.Load() != 2 {
+		t.Errorf("%s, reused %v, %d connections", sum(r), r.Reused, conns.Load())
+	}
+	if got := [2]int64{a.Events.Load(), b.Events.Load()}; got != [2]int64{1, 2} {
+		t.Errorf("events %v", got)
+	}
 }
 
 // TestProxy: the environment's proxy is for others than loopback and dialers.
