@@ -24,9 +24,15 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 func (d *discard) Flush()                      {}
 
-func discarded(s *sim.Server, tokens int) {
-	r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(streamBody("a", tokens)))
+func discarded(s *sim.Server, tokens int) { discardedFrom(s, "/v1/completions", streamBody("a", tokens)) }
+
+func discardedFrom(s *sim.Server, path, body string) {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
 	s.ServeHTTP(&discard{http.Header{}}, r)
+}
+
+func responseBody(tokens int) string {
+	return fmt.Sprintf(`{"input":"a","max_output_tokens":%d,"stream":true}`, tokens)
 }
 
 func TestAnEventAllocatesNothing(t *testing.T) {
@@ -38,6 +44,11 @@ func TestAnEventAllocatesNothing(t *testing.T) {
 		// which the race detector empties at random.
 		if many-few >= 90 {
 			t.Errorf("%s: %v allocations for 1,000 tokens, %v for 10,000", name, few, many)
+		}
+		few = testing.AllocsPerRun(10, func() { discardedFrom(s, "/v1/responses", responseBody(1_000)) })
+		many = testing.AllocsPerRun(10, func() { discardedFrom(s, "/v1/responses", responseBody(10_000)) })
+		if many-few >= 90 {
+			t.Errorf("%s: %v allocations for a response of 1,000 tokens, %v for one of 10,000", name, few, many)
 		}
 	}
 }
@@ -66,19 +77,29 @@ func (l *countedListener) Accept() (net.Conn, error) {
 // A client that stamps reads can only tell events apart that were written apart; and a second write per event would be
 // half of the server's cost.
 func TestEachEventIsOneWrite(t *testing.T) {
+	t.Run("completion", func(t *testing.T) {
+		// The headers, 50 tokens, and [DONE] together with the end of the body.
+		testWrites(t, "/v1/completions", streamBody("a", 50), 52)
+	})
+	t.Run("response", func(t *testing.T) {
+		// Four events before the tokens, three behind them, and the last one together with the end of the body.
+		testWrites(t, "/v1/responses", responseBody(50), 59)
+	})
+}
+
+func testWrites(t *testing.T, path, body string, want int64) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes := newPipeNet()
 		l := &countedListener{Listener: pipes}
 		ctx, stop := context.WithCancel(t.Context())
 		s := &served{&http.Client{Transport: &http.Transport{DialContext: pipes.dial}}, stop, make(chan error, 1)}
 		go func() { s.done <- sim.New(sim.Config{}).Serve(ctx, l) }()
-		if _, err := s.stream(t.Context(), "/v1/completions", streamBody("a", 50)); err != nil {
+		if _, err := s.stream(t.Context(), path, body); err != nil {
 			t.Fatal(err)
 		}
 		s.close(t)
-		// The headers, 50 tokens, and [DONE] together with the end of the body.
-		if got := l.writes.Load(); got != 52 {
-			t.Errorf("%d writes, want 52", got)
+		if got := l.writes.Load(); got != want {
+			t.Errorf("%d writes, want %d", got, want)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -47,10 +48,11 @@ func capture(t testing.TB, name string) (status string, header http.Header, body
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile("../../testdata/vllm/generation/" + name)
-	if err != nil {
-		b, err = os.ReadFile("../../testdata/vllm/other/" + name)
+	files, _ := filepath.Glob("../../testdata/vllm/*/" + name)
+	if len(files) != 1 {
+		t.Fatalf("%d files of the name %s", len(files), name)
 	}
+	b, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}

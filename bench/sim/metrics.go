@@ -38,7 +38,10 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
 	for _, reason := range [...]string{"stop", "length", "abort", "error", "repetition"} {
 		value := uint64(0)
-		if reason == "length" {
+		switch reason {
+		case "stop":
+			value = s.pooled.Load()
+		case "length":
 			value = s.finished.Load()
 		}
 		engine, model, _ := strings.Cut(labels, ",")

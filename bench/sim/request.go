@@ -10,9 +10,18 @@ import (
 	"strings"
 )
 
+// api is which of the endpoints that generate a request came to.
+type api int
+
+const (
+	ofCompletion api = iota
+	ofChat
+	ofResponse
+)
+
 // generation is one accepted request for tokens.
 type generation struct {
-	chat         bool
+	api          api
 	model        string // as the answer names it
 	promptTokens int
 	promptIDs    []int32 // only with returnIDs
@@ -22,6 +31,7 @@ type generation struct {
 	includeUsage    bool
 	continuousUsage bool
 	returnIDs       bool
+	echo            echo // of a response
 }
 
 // prompt is text, or token ids where ids is not nil.
@@ -44,35 +54,36 @@ func (p prompt) tokenIDs() []int32 {
 	return tokenize(p.text)
 }
 
-// decodeGeneration reads a body of /v1/completions or /v1/chat/completions. The order of the checks is vLLM's: JSON,
+// decodeGeneration reads a body of one of the endpoints that generate. The order of the checks is vLLM's: JSON,
 // types, single parameters, then the prompt's length. Parameters it does not know, and those that would shape the text
 // (sampling, stop, logprobs, tools), are ignored.
-func (s *Server) decodeGeneration(body []byte, chat bool) (*generation, *apiError) {
+func (s *Server) decodeGeneration(body []byte, of api) (*generation, *apiError) {
 	f, bad := decodeFields(body)
 	if bad != nil {
 		return nil, bad
 	}
-	g := &generation{chat: chat, model: f.text("model", s.modelName()), maxTokens: defaultMaxTokens}
+	g := &generation{api: of, model: f.text("model", s.modelName()), maxTokens: defaultMaxTokens}
 	g.stream = f.flag("stream", false)
-	g.returnIDs = f.flag("return_token_ids", false)
-	maxTokens, limited := f.integer("max_tokens")
-	if n, ok := f.integer("max_completion_tokens"); ok && chat {
-		maxTokens, limited = n, true
+	if n, ok := f.maxTokens(of); ok {
+		g.maxTokens = n
 	}
-	if limited {
-		g.maxTokens = maxTokens
-	}
-	choices, several := f.integer("n")
+	choices, several := 1, false
 	temperature, heated := f.number("temperature")
-	f.streamOptions(g)
-	p, bad := f.prompt(chat)
+	if of == ofResponse {
+		g.echo = f.echo(temperature, heated)
+	} else {
+		g.returnIDs = f.flag("return_token_ids", false)
+		choices, several = f.integer("n")
+		f.streamOptions(g)
+	}
+	p, bad := f.prompt(of)
 	if invalid := f.err(); invalid != nil {
 		return nil, invalid
 	}
 	switch {
 	case bad != nil:
 		return nil, bad
-	case f.has("stream_options") && !g.stream:
+	case f.has("stream_options") && !g.stream && of != ofResponse:
 		return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
 	case s.cfg.Model != "" && g.model != s.cfg.Model:
 		return nil, s.unknownModel(g.model)
@@ -256,18 +267,40 @@ func (f *fields) streamOptions(g *generation) {
 	}
 }
 
-func (f *fields) prompt(chat bool) (prompt, *apiError) {
-	if chat {
+// maxTokens is the length asked for, under the name that the endpoint knows.
+func (f *fields) maxTokens(of api) (n int, ok bool) {
+	if of == ofResponse {
+		return f.integer("max_output_tokens")
+	}
+	n, ok = f.integer("max_tokens")
+	if of == ofChat {
+		if c, also := f.integer("max_completion_tokens"); also {
+			return c, true
+		}
+	}
+	return n, ok
+}
+
+// missing is the problem of a required member that is not there.
+func (f *fields) missing(name string) {
+	f.problem("body."+name, "'missing'", "'Field required'", fmt.Sprintf("'<dict of %d items>'", len(f.raw)))
+}
+
+func (f *fields) prompt(of api) (prompt, *apiError) {
+	switch of {
+	case ofChat:
 		if !f.has("messages") {
-			f.problem("body.messages", "'missing'", "'Field required'", fmt.Sprintf("'<dict of %d items>'", len(f.raw)))
+			f.missing("messages")
 			return prompt{}, nil
 		}
-		return f.messages(true)
+		return f.messages("messages", true)
+	case ofResponse:
+		return f.responseInput()
 	}
 	var p prompt
 	var bad *apiError
 	if f.has("prompt") {
-		p, bad = f.promptValue(f.raw["prompt"], true)
+		p, bad = f.promptValue("prompt", f.raw["prompt"], true)
 	}
 	if bad == nil && p.text == "" && len(p.ids) == 0 && len(f.problems) == 0 {
 		bad = badRequest("prompt", "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)")
@@ -276,9 +309,9 @@ func (f *fields) prompt(chat bool) (prompt, *apiError) {
 }
 
 // promptValue reads a string, a list of ids, or, where nested is set, a list that holds one of the two.
-func (f *fields) promptValue(raw json.RawMessage, nested bool) (prompt, *apiError) {
+func (f *fields) promptValue(name string, raw json.RawMessage, nested bool) (prompt, *apiError) {
 	wrong := func() (prompt, *apiError) {
-		f.problem("body.prompt", "'string_type'", "'Input should be a valid string'", pythonValue(raw))
+		f.problem("body."+name, "'string_type'", "'Input should be a valid string'", pythonValue(raw))
 		return prompt{}, nil
 	}
 	switch raw[0] {
@@ -297,7 +330,7 @@ func (f *fields) promptValue(raw json.RawMessage, nested bool) (prompt, *apiErro
 		if len(list) != 1 {
 			return prompt{}, badRequest("prompt", fmt.Sprintf("This server takes one prompt per request, got %d. (parameter=prompt)", len(list)))
 		}
-		return f.promptValue(list[0], false)
+		return f.promptValue(name, list[0], false)
 	}
 	ids, ok, bad := decodeIDs(raw)
 	if bad == nil && !ok {
@@ -309,7 +342,7 @@ func (f *fields) promptValue(raw json.RawMessage, nested bool) (prompt, *apiErro
 // tokenList reads a required list of ids.
 func (f *fields) tokenList(name string) ([]int32, *apiError) {
 	if !f.has(name) {
-		f.problem("body."+name, "'missing'", "'Field required'", fmt.Sprintf("'<dict of %d items>'", len(f.raw)))
+		f.missing(name)
 		return nil, f.err()
 	}
 	ids, ok, bad := decodeIDs(f.raw[name])
@@ -344,27 +377,27 @@ func decodeIDs(raw json.RawMessage) (ids []int32, ok bool, bad *apiError) {
 	return ids, true, nil
 }
 
-// messages renders a chat by the template in the package comment.
-func (f *fields) messages(generationPrompt bool) (prompt, *apiError) {
+// messages renders a chat, the member of that name, by the template in the package comment.
+func (f *fields) messages(name string, generationPrompt bool) (prompt, *apiError) {
 	var list []struct {
 		Role    string
 		Content json.RawMessage
 	}
-	if err := json.Unmarshal(f.raw["messages"], &list); err != nil {
-		f.problem("body.messages", "'list_type'", "'Input should be a valid list of messages'", pythonValue(f.raw["messages"]))
+	if err := json.Unmarshal(f.raw[name], &list); err != nil {
+		f.problem("body."+name, "'list_type'", "'Input should be a valid list of messages'", pythonValue(f.raw[name]))
 		return prompt{}, nil
 	}
 	if len(list) == 0 {
-		return prompt{}, badRequest("messages", "messages must not be empty. (parameter=messages)")
+		return prompt{}, badRequest(name, name+" must not be empty. (parameter="+name+")")
 	}
 	var b strings.Builder
 	for i, m := range list {
 		if m.Role == "" {
-			f.problem(fmt.Sprintf("body.messages.%d.role", i), "'missing'", "'Field required'", "'<dict>'")
+			f.problem(fmt.Sprintf("body.%s.%d.role", name, i), "'missing'", "'Field required'", "'<dict>'")
 		}
 		b.WriteString(" " + m.Role + ":")
 		if !writeContent(&b, m.Content) {
-			f.problem(fmt.Sprintf("body.messages.%d.content", i), "'string_type'",
+			f.problem(fmt.Sprintf("body.%s.%d.content", name, i), "'string_type'",
 				"'Input should be a valid string or a list of text parts'", pythonValue(m.Content))
 		}
 		b.WriteByte('\n')
@@ -387,17 +420,25 @@ func writeContent(b *strings.Builder, raw json.RawMessage) bool {
 		return true
 	}
 	var parts []struct {
-		Type string
-		Text *string
+		Type  string
+		Text  *string
+		Image struct{ URL string } `json:"image_url"`
+		Video struct{ URL string } `json:"video_url"`
 	}
 	if json.Unmarshal(raw, &parts) != nil {
 		return false
 	}
 	for _, p := range parts {
-		if p.Type != "text" || p.Text == nil {
+		switch {
+		case p.Image.URL != "" && p.Type == "image_url", p.Video.URL != "" && p.Type == "video_url":
+			// Nobody looks at it, and it counts as no token.
+		case p.Text == nil:
+			return false
+		case p.Type == "text", p.Type == "input_text", p.Type == "output_text": // the latter two are the Responses API's
+			b.WriteString(*p.Text)
+		default:
 			return false
 		}
-		b.WriteString(*p.Text)
 	}
 	return true
 }

@@ -80,10 +80,25 @@ func (s *Server) routing() map[string]route {
 		return route{"POST", map[string]http.HandlerFunc{http.MethodPost: h}}
 	}
 	empty := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+	generate := func(of api) route {
+		return post(func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, of) })
+	}
+	pool := func(decode func(*fields) (*pooling, *apiError)) route {
+		return post(func(w http.ResponseWriter, r *http.Request) { s.pool(w, r, decode) })
+	}
 	return map[string]route{
 		"/v1/models":           get(s.models),
-		"/v1/completions":      post(func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) }),
-		"/v1/chat/completions": post(func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) }),
+		"/v1/completions":      generate(ofCompletion),
+		"/v1/chat/completions": generate(ofChat),
+		"/v1/responses":        generate(ofResponse),
+		"/v1/embeddings":       pool(s.decodeEmbedding),
+		"/embeddings":          pool(s.decodeInfinity),
+		"/pooling":             pool(s.decodePooling),
+		"/rerank":              pool(s.decodeRerank),
+		"/v1/rerank":           pool(s.decodeRerank),
+		"/v2/rerank":           pool(s.decodeRerank),
+		"/start_profile":       post(empty),
+		"/stop_profile":        post(empty),
 		"/tokenize":            post(s.tokenize),
 		"/detokenize":          post(s.detokenize),
 		"/reset_prefix_cache":  post(empty),
@@ -267,11 +282,11 @@ func (s *Server) tokenizeRequest(w http.ResponseWriter, r *http.Request) (*field
 	generationPrompt := f.flag("add_generation_prompt", true)
 	var p prompt
 	if f.has("messages") {
-		p, bad = f.messages(generationPrompt)
+		p, bad = f.messages("messages", generationPrompt)
 	} else {
 		p.text = f.text("prompt", "")
 		if !f.has("prompt") {
-			f.problem("body.prompt", "'missing'", "'Field required'", fmt.Sprintf("'<dict of %d items>'", len(f.raw)))
+			f.missing("prompt")
 		}
 	}
 	if invalid := f.err(); invalid != nil {

@@ -22,6 +22,13 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`"id":"(cmpl|chatcmpl|modelperm)-[0-9a-f]{16}"`), `"id":"$1-ID"`},
 	{regexp.MustCompile(`"created":\d+`), `"created":N`},
+	{regexp.MustCompile(`"(item_)?id":"(resp|msg)_[0-9a-f]{16}"`), `"${1}id":"$2-ID"`},
+	{regexp.MustCompile(`"id":"(embd|pooling|score)-[0-9a-f]{16}"`), `"id":"$1-ID"`},
+	{regexp.MustCompile(`"(created_at|sequence_number)":\d+`), `"$1":N`},
+	{regexp.MustCompile(`"delta":"([^"\\]|\\.)+"`), `"delta":"T"`},
+	{regexp.MustCompile(`"(embedding|data)":\[[-\d.,e]+\]`), `"$1":[V]`},
+	{regexp.MustCompile(`"(embedding|data)":"[A-Za-z0-9+/=]{344}"`), `"$1":"256 bytes"`},
+	{regexp.MustCompile(`"relevance_score":0\.\d+`), `"relevance_score":S`},
 	{regexp.MustCompile(`"text":"([^"\\]|\\.)+"`), `"text":"T"`},
 	{regexp.MustCompile(`"content":"([^"\\]|\\.)+"`), `"content":"T"`},
 	{regexp.MustCompile(`"(tokens|token_ids|prompt_token_ids)":\[[\d,]+\]`), `"$1":[IDS]`},
@@ -34,7 +41,7 @@ var masks = []struct {
 }
 
 // The chat templates differ, and so do the lengths of chat prompts.
-var chatCounts = regexp.MustCompile(`"(prompt_tokens|total_tokens|count)":\d+`)
+var chatCounts = regexp.MustCompile(`"(prompt_tokens|input_tokens|total_tokens|count)":\d+`)
 
 // shape is a body's form: masked, and with runs of equal events made one, because vLLM now and then merges two tokens.
 func shape(body string, chat bool) []string {
@@ -50,6 +57,8 @@ func shape(body string, chat bool) []string {
 func TestAnswersHaveTheShapeOfTheCaptures(t *testing.T) {
 	perFour := tiny
 	perFour.TokensPerChunk = 4
+	best := tiny
+	best.Seed = 3 // under which the first document is the best
 	for _, c := range []struct {
 		path, name string
 		config     sim.Config
@@ -66,7 +75,18 @@ func TestAnswersHaveTheShapeOfTheCaptures(t *testing.T) {
 		{"/v1/chat/completions", "chat_token_ids", tiny},
 		{"/v1/chat/completions", "chat_max_tokens_1", tiny},
 		{"/v1/chat/completions", "chat_nonstream", tiny},
+		{"/v1/responses", "responses_stream", tiny},
 		{"/tokenize", "tokenize_chat", tiny},
+		{"/v1/embeddings", "embeddings_ids", tiny},
+		{"/v1/embeddings", "embeddings_chat", tiny},
+		{"/v1/embeddings", "embeddings", tiny},
+		{"/v1/embeddings", "embeddings_batch", tiny},
+		{"/v1/embeddings", "embeddings_base64", tiny},
+		{"/pooling", "pooling", tiny},
+		{"/pooling", "pooling_batch", tiny},
+		{"/pooling", "pooling_base64", tiny},
+		{"/v1/rerank", "rerank", best},
+		{"/rerank", "rerank_plain", best},
 		{"/detokenize", "detokenize", tiny},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,7 +98,7 @@ func TestAnswersHaveTheShapeOfTheCaptures(t *testing.T) {
 			if g, w := got.Header().Get("Content-Type"), header.Get("Content-Type"); g != w {
 				t.Errorf("content type %q, vLLM %q", g, w)
 			}
-			chat := strings.Contains(c.name, "chat")
+			chat := strings.Contains(c.name, "chat") || c.path == "/v1/responses"
 			g, w := shape(got.Body.String(), chat), shape(body, chat)
 			if c.name == "detokenize" { // the texts of the two vocabularies have nothing in common
 				g, w = []string{g[0][:11]}, []string{w[0][:11]}
@@ -104,6 +124,19 @@ func TestFixedAnswersAreVLLMsBytes(t *testing.T) {
 		{"POST", "/v1/chat/completions", "err_404_model_chat"},
 		{"POST", "/v1/completions", "err_422_type"},
 		{"POST", "/v1/completions", "comp_max_tokens_0"},
+		{"POST", "/v1/responses", "err_responses_no_input"},
+		{"POST", "/v1/responses", "err_responses_zero"},
+		{"POST", "/v1/responses", "err_responses_temperature"},
+		{"POST", "/v1/responses", "err_responses_model"},
+		{"POST", "/v1/responses", "err_responses_too_long"},
+		{"POST", "/v1/embeddings", "err_embeddings_no_input"},
+		{"POST", "/v1/embeddings", "err_embeddings_empty"},
+		{"POST", "/v1/embeddings", "err_embeddings_model"},
+		{"POST", "/v1/embeddings", "err_embeddings_too_long"},
+		{"POST", "/pooling", "err_pooling_no_input"},
+		{"POST", "/pooling", "err_pooling_model"},
+		{"POST", "/v1/rerank", "err_rerank_no_documents"},
+		{"POST", "/v1/rerank", "err_rerank_empty"},
 		{"POST", "/version", "err_405"},
 		{"GET", "/server_info", "notfound_path"},
 		{"GET", "/health", "health"},
@@ -112,7 +145,10 @@ func TestFixedAnswersAreVLLMsBytes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			status, header, body := capture(t, c.name)
 			request := ""
-			if c.method == "POST" {
+			switch {
+			case strings.HasPrefix(c.path, "/v1/") && strings.HasSuffix(c.name, "s_too_long"):
+				request = `{"model":"tiny","input":"` + strings.Repeat("hi ", 9000) + `"}` // not kept beside the answer
+			case c.method == "POST":
 				request = readFile(t, c.name+".req.json")
 			}
 			got := call(t, sim.New(tiny), c.method, c.path, request)
@@ -250,7 +286,26 @@ func TestUnusableRequestsAreRefused(t *testing.T) {
 		"no messages":              {"/v1/chat/completions", `{"messages":[]}`, "must not be empty"},
 		"message without a role":   {"/v1/chat/completions", `{"messages":[{"content":"a"}]}`, "messages.0.role"},
 		"image part":               {"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages.0.content"},
+		"image without a url":      {"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]}`, "messages.0.content"},
 		"messages is text":         {"/v1/chat/completions", `{"messages":"hi"}`, "list_type"},
+		"response without input":   {"/v1/responses", `{}`, "body.input"},
+		"response to ids":          {"/v1/responses", `{"input":[1,2]}`, "list_type"},
+		"response to nothing":      {"/v1/responses", `{"input":[]}`, "input must not be empty"},
+		"response to a number":     {"/v1/responses", `{"input":7}`, "list_type"},
+		"response to an image":     {"/v1/responses", `{"input":[{"role":"user","content":[{"type":"input_image","text":"x"}]}]}`, "input.0.content"},
+		"text as top_p":            {"/v1/responses", `{"input":"a","top_p":"x"}`, "float_parsing"},
+		"two wrong numbers":        {"/v1/responses", `{"input":"a","temperature":"x","presence_penalty":[]}`, "2 validation errors"},
+		"no room for the response": {"/v1/responses", `{"input":"a","max_output_tokens":8190}`, "total of at least"},
+		"embedding of a number":    {"/v1/embeddings", `{"input":7}`, "body.input"},
+		"embedding of an object":   {"/v1/embeddings", `{"input":["a",{}]}`, "body.input"},
+		"embedding of unknown ids": {"/v1/embeddings", `{"input":[[1],[-1]]}`, "Token id -1 is out of vocabulary"},
+		"embedding without length": {"/v1/embeddings", `{"input":"a","dimensions":0}`, "dimensions must be from 1"},
+		"embedding in hex":         {"/v1/embeddings", `{"input":"a","encoding_format":"hex"}`, "literal_error"},
+		"embedding cut to a text":  {"/v1/embeddings", `{"input":"a","truncate_prompt_tokens":"x"}`, "int_parsing"},
+		"embedding of no messages": {"/v1/embeddings", `{"messages":[]}`, "messages must not be empty"},
+		"pooling of messages":      {"/embeddings", `{"messages":[{"role":"user","content":"a"}]}`, "body.input"},
+		"rerank of objects":        {"/v1/rerank", `{"query":"a","documents":[{}]}`, "body.documents"},
+		"rerank without a query":   {"/v2/rerank", `{"documents":["a"]}`, "body.query"},
 		"tokenize without prompt":  {"/tokenize", `{}`, "Field required"},
 		"tokenize other model":     {"/tokenize", `{"model":"x","prompt":"a"}`, "does not exist"},
 		"detokenize without ids":   {"/detokenize", `{}`, "Field required"},
@@ -289,6 +344,7 @@ func TestUsageIsExact(t *testing.T) {
 		// " user:" 2, "Hi" 1, "\n" 1, " assistant:" is " assis" "tant" ":" 3
 		"chat text":             {"/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":5}`, 7, 5},
 		"chat parts":            {"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"H"},{"type":"text","text":"i"}]}],"max_completion_tokens":6,"max_tokens":5}`, 7, 6},
+		"chat with an image":    {"/v1/chat/completions", `{"messages":[{"role":"user","content":[{"type":"text","text":"Hi"},{"type":"image_url","image_url":{"url":"data:x"}}]}],"max_tokens":5}`, 7, 5},
 		"completion text":       {"/v1/completions", `{"prompt":"one two, three","max_tokens":3}`, 4, 3},
 		"default length":        {"/v1/completions", `{"prompt":"one"}`, 1, 16},
 		"one text in a list":    {"/v1/completions", `{"prompt":["one two"]}`, 2, 16},

@@ -14,12 +14,16 @@
 // on the monotonic clock. Each due time is absolute: a late write never delays the next one. With Jitter j, the first wait
 // and every gap are multiplied by independent log-normal factors of mean 1 and standard deviation j, drawn from a PCG
 // generator seeded by (Seed, request number); due times are then the running sum of those waits. Request numbers count
-// accepted generation requests from 0 in order of arrival.
+// accepted requests for tokens or vectors from 0 in order of arrival.
 //
 // With TokensPerChunk c the first chunk carries one token, each later one c tokens (the last one what is left), and is
 // written when its last token is due: vLLM's --stream-interval, so the end of a request does not depend on c. The role
-// chunk of chat is written right before the first content, usage and [DONE] right after the last. Response headers of a
-// stream leave at once, also while the request waits for a slot, as vLLM's do.
+// chunk of chat is written right before the first content, usage and [DONE] right after the last; of a response (/v1/responses)
+// the events that open its message and those that close it. Response headers of a stream leave at once, also while the
+// request waits for a slot, as vLLM's do; so do the two events that announce a response.
+//
+// Embeddings, poolings and rerankings (a real server has these or generation, this one has both) hold a slot up to the
+// first token's due time and are written then. Their numbers come from Seed and request number.
 //
 // A stream sleeps on one time.Timer and never spins, so it runs in virtual time inside a testing/synctest bubble and writes
 // token k at exactly its due time there. On Linux a sleeping runtime wakes up to about 1 ms late (epoll's resolution);
@@ -48,7 +52,7 @@ import (
 
 // Version is the simulator's version, as GET /version and system_fingerprint show it. It changes whenever the same request
 // may be answered by other bytes or at other times.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 const (
 	serverName         = "servebench-sim"
@@ -134,11 +138,12 @@ type Server struct {
 	created int64 // Unix seconds
 	slots   gate
 
-	requests     atomic.Uint64 // accepted generation requests so far: the next request's number
+	requests     atomic.Uint64 // accepted requests so far: the next request's number
 	promptTokens atomic.Uint64 // of requests whose first token is out
 	queried      atomic.Uint64 // prompt tokens of admitted requests
 	generated    atomic.Uint64
-	finished     atomic.Uint64
+	finished     atomic.Uint64 // generation requests
+	pooled       atomic.Uint64 // pooling requests
 }
 
 var _ http.Handler = (*Server)(nil)

@@ -10,15 +10,15 @@ import (
 
 const fingerprint = `,"system_fingerprint":"` + serverName + `-` + Version + `"`
 
-// generate answers both kinds of completion.
-func (s *Server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
+// generate answers what asks for tokens.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, of api) {
 	body := readBody(w, r)
 	if body == nil {
 		return
 	}
 	// The clock starts here and not after the decoding, which is the server's own work: it must not lengthen the TTFT.
 	received := time.Now()
-	g, bad := s.decodeGeneration(body, chat)
+	g, bad := s.decodeGeneration(body, of)
 	if bad != nil {
 		bad.write(w)
 		return
@@ -28,7 +28,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 		// Headers go first and do not wait for a slot.
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		w.WriteHeader(http.StatusOK)
-		if a.flush() != nil {
+		if a.flush() != nil || a.reply != nil && a.begin() != nil {
 			return
 		}
 	}
@@ -38,9 +38,14 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	// The request is over for the engine and its slot free before the client can know: a closed loop of Slots requests
 	// never waits for one.
 	s.finished.Add(1)
-	if g.stream {
+	switch {
+	case g.stream && a.reply != nil:
+		a.endReply()
+	case g.stream:
 		a.end()
-	} else {
+	case a.reply != nil:
+		writeJSON(w, http.StatusOK, a.object(a.buf, true))
+	default:
 		writeJSON(w, http.StatusOK, a.whole())
 	}
 }
@@ -52,7 +57,8 @@ type answer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	number  uint64
-	word    int // of the first token
+	word    int    // of the first token
+	reply   *reply // of a response; nil elsewhere
 
 	// Parts of every event, made once.
 	head  []byte // up to the choices' opening bracket
@@ -66,7 +72,7 @@ func (s *Server) newAnswer(w http.ResponseWriter, r *http.Request, g *generation
 	prefix, object := "cmpl-", "text_completion"
 	a := &answer{s: s, g: g, w: w, control: http.NewResponseController(w), number: number}
 	a.open, a.close = `{"index":0,"text":"`, `","logprobs":null,"finish_reason":`
-	if g.chat {
+	if g.api == ofChat {
 		prefix, object = "chatcmpl-", "chat.completion.chunk"
 		a.open, a.close = `{"index":0,"delta":{"content":"`, `"},"logprobs":null,"finish_reason":`
 		if !g.stream {
@@ -75,6 +81,10 @@ func (s *Server) newAnswer(w http.ResponseWriter, r *http.Request, g *generation
 	}
 	mixed := mix(s.cfg.Seed, number)
 	a.word = int(mixed % uint64(len(words)))
+	if g.api == ofResponse {
+		a.reply = newReply(g, mixed)
+		return a
+	}
 	id := fmt.Sprintf("%016x", mixed)
 	if given := r.Header.Get("X-Request-Id"); given != "" {
 		id = given
@@ -125,15 +135,24 @@ func (a *answer) run(ctx context.Context, received time.Time) error {
 
 // stream writes the events with tokens when they are due. The first is due now.
 func (a *answer) stream(ctx context.Context, p *pace) error {
-	if a.g.chat {
+	switch a.g.api {
+	case ofChat:
 		a.role()
 		if err := a.send(); err != nil {
+			return err
+		}
+	case ofResponse:
+		if err := a.openMessage(); err != nil {
 			return err
 		}
 	}
 	for sent, n := 0, 1; ; {
 		a.s.generated.Add(uint64(n))
-		a.content(sent, n)
+		if a.reply != nil {
+			a.delta(sent, n)
+		} else {
+			a.content(sent, n)
+		}
 		if err := a.send(); err != nil {
 			return err
 		}
@@ -178,16 +197,14 @@ func (a *answer) content(first, n int) {
 	last := first+n == a.g.maxTokens
 	b := append(a.buf[:0], a.head...)
 	b = append(b, a.open...)
-	for k := first; k < first+n; k++ {
-		b = append(b, words[(a.word+k)%len(words)]...)
-	}
+	b = a.text(b, first, n)
 	b = append(b, a.close...)
 	if last {
 		b = append(b, `"length"`...)
 	} else {
 		b = append(b, "null"...)
 	}
-	if !a.g.chat {
+	if a.g.api == ofCompletion {
 		b = append(b, `,"stop_reason":null,"prompt_token_ids":`...)
 		if first == 0 {
 			b = a.promptIDs(b)
@@ -204,6 +221,14 @@ func (a *answer) content(first, n int) {
 		b = append(b, fingerprint...)
 	}
 	a.buf = b
+}
+
+// text appends tokens first to first+n-1.
+func (a *answer) text(b []byte, first, n int) []byte {
+	for k := first; k < first+n; k++ {
+		b = append(b, words[(a.word+k)%len(words)]...)
+	}
+	return b
 }
 
 // usage fills the buffer with the event after the last token.
@@ -230,7 +255,7 @@ func (a *answer) runningUsage(b []byte, completion int) []byte {
 		return b
 	}
 	b = a.counts(b, completion)
-	if a.g.chat {
+	if a.g.api == ofChat {
 		b = append(b, `,"completion_tokens_details":null`...)
 	}
 	return append(b, '}')
@@ -259,15 +284,21 @@ func (a *answer) tokenIDs(b []byte, first, n int) []byte {
 
 // send closes the JSON in the buffer and writes it as one event, in one write to the connection.
 func (a *answer) send() error {
+	if err := a.write(); err != nil {
+		return err
+	}
+	return a.flush()
+}
+
+// write does so without making sure that it leaves.
+func (a *answer) write() error {
 	if a.s.cfg.Truth {
 		a.buf = append(a.buf, `,"sent_ns":`...)
 		a.buf = strconv.AppendInt(a.buf, monotonicNow(), 10)
 	}
 	a.buf = append(a.buf, "}\n\n"...)
-	if _, err := a.w.Write(a.buf); err != nil {
-		return err
-	}
-	return a.flush()
+	_, err := a.w.Write(a.buf)
+	return err
 }
 
 func (a *answer) flush() error { return a.control.Flush() }
@@ -276,15 +307,13 @@ func (a *answer) flush() error { return a.control.Flush() }
 func (a *answer) whole() []byte {
 	g := a.g
 	b := append(a.buf, a.head...)
-	if g.chat {
+	if g.api == ofChat {
 		b = append(b, `{"index":0,"message":{"role":"assistant","content":"`...)
 	} else {
 		b = append(b, a.open...)
 	}
-	for k := range g.maxTokens {
-		b = append(b, words[(a.word+k)%len(words)]...)
-	}
-	if g.chat {
+	b = a.text(b, 0, g.maxTokens)
+	if g.api == ofChat {
 		b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null}`...)
 		b = append(b, `,"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":`...)
 		b = a.tokenIDs(b, 0, g.maxTokens)
@@ -297,7 +326,7 @@ func (a *answer) whole() []byte {
 	b = append(b, `,"routed_experts":null}],"service_tier":null`+fingerprint...)
 	b = a.counts(b, g.maxTokens)
 	b = append(b, `,"prompt_tokens_details":null,"completion_tokens_details":null}`...)
-	if g.chat {
+	if g.api == ofChat {
 		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
 		b = append(a.promptIDs(b), `,"prompt_text":null`...)
 	}

@@ -54,6 +54,15 @@ func TestTokensAreWrittenWhenTheyAreDue(t *testing.T) {
 			`{"messages":[{"role":"user","content":"a"}],"max_tokens":2,"stream":true,"stream_options":{"include_usage":true}}`,
 			[]time.Duration{100 * ms, 100 * ms, 110 * ms, 110 * ms, 110 * ms},
 		},
+		// Announced at once, opened with the first token, closed with the last.
+		"a response": {
+			sim.Config{TTFT: 100 * ms, ITL: 10 * ms}, "/v1/responses", `{"input":"a","max_output_tokens":3,"stream":true}`,
+			[]time.Duration{0, 0, 100 * ms, 100 * ms, 100 * ms, 110 * ms, 120 * ms, 120 * ms, 120 * ms, 120 * ms, 120 * ms},
+		},
+		"a response, four tokens a chunk": {
+			sim.Config{TTFT: 100 * ms, ITL: 10 * ms, TokensPerChunk: 4}, "/v1/responses", `{"input":"a","max_output_tokens":5,"stream":true}`,
+			[]time.Duration{0, 0, 100 * ms, 100 * ms, 100 * ms, 140 * ms, 140 * ms, 140 * ms, 140 * ms, 140 * ms},
+		},
 		"the zero value is instant": {
 			sim.Config{}, "/v1/completions", streamBody("a", 2), []time.Duration{0, 0, 0},
 		},
@@ -104,6 +113,49 @@ func TestWholeAnswerComesWithItsLastToken(t *testing.T) {
 			t.Errorf("answer after %v, want 200ms", got)
 		}
 	})
+}
+
+// Vectors take as long as a first token does, and a slot for that time.
+func TestVectorsComeWhenTheyAreDue(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/embeddings": `{"input":["a b","c"]}`, "/embeddings": `{"input":["a b","c"]}`, "/pooling": `{"input":[1,2,3]}`,
+		"/v1/rerank": `{"query":"a","documents":["b","c"]}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := serve(t, sim.Config{TTFT: 100 * ms, PerPromptToken: ms, ITL: time.Second, Slots: 1})
+			defer s.close(t)
+			start := time.Now()
+			took := make([]time.Duration, 2)
+			var all sync.WaitGroup
+			for i := range took {
+				all.Go(func() {
+					resp, err := s.Post("http://sim"+path, "application/json", strings.NewReader(body))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+					took[i] = time.Since(start)
+				})
+			}
+			all.Wait()
+			slices.Sort(took)
+			if want := []time.Duration{103 * ms, 206 * ms}; !slices.Equal(took, want) {
+				t.Errorf("%s: answers after %v, want %v", path, took, want)
+			}
+			got := s.get(t, "/metrics")
+			for _, want := range []string{
+				`request_success_total{engine="0",finished_reason="stop",model_name="servebench-sim"} 2.0`,
+				`request_success_total{engine="0",finished_reason="length",model_name="servebench-sim"} 0.0`,
+				`prompt_tokens_total{engine="0",model_name="servebench-sim"} 6.0`,
+				`generation_tokens_total{engine="0",model_name="servebench-sim"} 0.0`,
+			} {
+				if !strings.Contains(got, "vllm:"+want+"\n") {
+					t.Errorf("%s: metrics lack %s", path, want)
+				}
+			}
+		})
+	}
 }
 
 func TestJitterRepeatsWithTheSeed(t *testing.T) {

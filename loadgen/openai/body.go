@@ -93,7 +93,7 @@ var foreign = []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"}
 // ForeignIn returns the parameter that OpenAI's API refuses and that text, an
 // error message, names; "" if there is none.
 func ForeignIn(text string) string {
-	for _, name := range foreign {
+	for _, name := range append([]string{"truncate_prompt_tokens"}, foreign...) {
 		if strings.Contains(text, name) {
 			return name
 		}

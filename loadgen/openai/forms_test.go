@@ -150,6 +150,11 @@ func TestEncodeRefuses(t *testing.T) {
 }
 
 func TestForeign(t *testing.T) {
+	for text, want := range map[string]string{"Unknown parameter: 'min_p'.": "min_p", "no truncate_prompt_tokens": "truncate_prompt_tokens", "no": ""} {
+		if got := ForeignIn(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
 	all := Sampling{ptr(0.0), ptr(0.9), ptr(5), ptr(0.1), ptr(0.2), ptr(-0.3), ptr(1.1)}
 	for api, want := range map[API]string{
 		Chat:      "[top_k min_p repetition_penalty ignore_eos]",

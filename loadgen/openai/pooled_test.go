@@ -136,15 +136,25 @@ func TestPooledEndIsTheBodysEnd(t *testing.T) {
 	}
 }
 
-// TestLargeVectors: a body may be large, and its memory is bounded.
+// TestLargeVectors: a body may be larger than an event, and its memory is bounded.
 func TestLargeVectors(t *testing.T) {
-	number := "-0.05943914502859116,"
-	body := `{"data":[{"embedding":[` + strings.Repeat(number, 1<<20) + `0]}],"usage":{"prompt_tokens":4}}` // 21 MB
-	for limit, want := range map[int]string{0: "ok in=4 not_streamed", len(body): "ok in=4 not_streamed", len(body) - 1: fmt.Sprintf("oversized [a body over %d bytes]", len(body)-1)} {
-		for _, response := range []string{plain("200 OK", "application/json", body), streamHead + chunk(body) + lastChunk} {
-			bubble(t, Config{API: Embeddings, MaxEventBytes: limit}, answer(response), func(t *testing.T, c *Client) {
-				if got := sum(do(t.Context(), c)); got != want {
-					t.Errorf("got  %s\nwant %s", got, want)
+	vectors := func(n int) string {
+		return `{"data":[{"embedding":[` + strings.Repeat("-0.05943914502859116,", n) + `0]}],"usage":{"prompt_tokens":4}}`
+	}
+	small, large := vectors(1<<14), vectors(17<<20/21)
+	for _, tt := range []struct {
+		name, body string
+		limit      int
+		want       string
+	}{
+		{"over an event's default", large, 0, "ok in=4 not_streamed"},
+		{"at the limit", small, len(small), "ok in=4 not_streamed"},
+		{"over it", small, len(small) - 1, fmt.Sprintf("oversized [a body over %d bytes]", len(small)-1)},
+	} {
+		for _, response := range []string{plain("200 OK", "application/json", tt.body), streamHead + chunk(tt.body) + lastChunk} {
+			bubble(t, Config{API: Embeddings, MaxEventBytes: tt.limit}, answer(response), func(t *testing.T, c *Client) {
+				if got := sum(do(t.Context(), c)); got != tt.want {
+					t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 				}
 			})
 		}
