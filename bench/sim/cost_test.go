@@ -24,7 +24,9 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 func (d *discard) Flush()                      {}
 
-func discarded(s *sim.Server, tokens int) { discardedFrom(s, "/v1/completions", streamBody("a", tokens)) }
+func discarded(s *sim.Server, tokens int) {
+	discardedFrom(s, "/v1/completions", streamBody("a", tokens))
+}
 
 func discardedFrom(s *sim.Server, path, body string) {
 	r := httptest.NewRequest("POST", path, strings.NewReader(body))
