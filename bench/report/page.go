@@ -1,0 +1,64 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"io"
+)
+
+// Page is what stands above the charts of an HTML page.
+type Page struct {
+	Title     string
+	Simulated bool
+	// Facts are pairs of a name and a value: the model, the load.
+	Facts [][2]string
+	// Notes are what a reader must know of the charts.
+	Notes []string
+}
+
+// The pages carry all they need: they open offline, years later. assets/echarts.min.js
+// is Apache ECharts 6.1.0 as npm has it (Apache-2.0, licence and notice beside it).
+// github.com/go-echarts would write the same options in Go types, but it has neither
+// the script nor the series that a timeline needs without JavaScript in Go strings.
+var (
+	//go:embed assets/echarts.min.js
+	echarts string
+	//go:embed assets/page.js
+	pageScript string
+	//go:embed assets/page.css
+	pageStyle string
+	//go:embed assets/page.html
+	pageText string
+
+	pageTemplate = template.Must(template.New("page").Parse(pageText))
+)
+
+// table is a table of figures below the charts: a row is a name and its cells.
+type table struct {
+	Head []string
+	Rows [][]string
+}
+
+// write writes a page with one <div> for each chart; data is what page.js draws
+// them from.
+func (p Page) write(w io.Writer, charts []string, figures table, data any) error {
+	// Escaped so that no text in it can end the element: encoding/json writes
+	// <, > and & as \u003c and so on.
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	err = pageTemplate.Execute(&out, map[string]any{
+		"Page": p, "Charts": charts, "Table": figures,
+		"Style": template.CSS(pageStyle), "ECharts": template.JS(echarts), "Script": template.JS(pageScript),
+		"Data": template.JS(raw),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
