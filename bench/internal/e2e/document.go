@@ -30,6 +30,7 @@ type document struct {
 	Spec                    []specRow
 	Speculation             string
 	Arrivals                []arrival
+	Tokenizers              []prompted
 	Passed, Failed          int
 }
 

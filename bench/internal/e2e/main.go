@@ -29,7 +29,7 @@ func main() {
 }
 
 // parts are the groups of checks in their order.
-var parts = []string{"counts", "prompts", "keys", "numbers"}
+var parts = []string{"tokenizers", "sweep", "counts", "prompts", "keys", "numbers"}
 
 // suite is one run of the program.
 type suite struct {
@@ -155,6 +155,16 @@ const speculation = `{"method":"ngram","num_speculative_tokens":4,"prompt_lookup
 // rest from running is an error; all else is a failed check.
 func (s *suite) all(ctx context.Context, chosen []string) error {
 	began := time.Now()
+	for _, p := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"tokenizers", s.tokenizers}, {"sweep", s.sweep}} {
+		if slices.Contains(chosen, p.name) {
+			if err := p.run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
 	for _, kind := range []struct {
 		name, model string
 		args        []string
@@ -167,6 +177,9 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 			"counts": s.counts, "keys": s.keys, "numbers": s.speculative,
 		}},
 	} {
+		if !slices.ContainsFunc(chosen, func(p string) bool { return kind.parts[p] != nil }) {
+			continue
+		}
 		err := s.serving(ctx, kind.name, kind.model, kind.args, func(srv *server) error {
 			for _, p := range parts {
 				if f := kind.parts[p]; f != nil && slices.Contains(chosen, p) {
