@@ -30,7 +30,6 @@ type document struct {
 	Spec                    []specRow
 	Speculation             string
 	Arrivals                []arrival
-	Tokenizers              []prompted
 	Passed, Failed          int
 }
 

@@ -42,6 +42,7 @@ type suite struct {
 
 	passed, failed int
 	doc            document
+	parity         parity
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -52,7 +53,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&s.scripts, "scripts", "bench/e2e", "the `folder` of start.sh and stop.sh")
 	flags.IntVar(&s.runs, "runs", 5, "runs of each client for the comparison, 3 or more")
 	only := flags.String("only", "", "comma-separated `parts` of "+strings.Join(parts, ","))
-	doc := flags.String("doc", "docs/vllm.md", "`file` to write; \"\" writes none")
+	doc := flags.String("doc", "docs/vllm.md", "`file` to write the numbers to; \"\" writes none")
+	same := flags.String("parity", "docs/parity.md", "`file` to write the keys and prompts of both clients to; \"\" writes none")
 	keep := flags.String("keep", "", "`folder` to keep results in; \"\" takes one that is removed")
 	if flags.Parse(args) != nil {
 		return 2
@@ -86,6 +88,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil && *doc != "" && slices.Contains(chosen, "numbers") {
 		s.doc.Passed, s.doc.Failed = s.passed, s.failed
 		err = s.doc.write(*doc)
+	}
+	if err == nil && *same != "" && slices.Contains(chosen, "keys") && slices.Contains(chosen, "tokenizers") {
+		err = s.parity.write(*same)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "e2e:", err)

@@ -67,7 +67,7 @@ func (s *suite) tokenizers(ctx context.Context) error {
 					return fmt.Errorf("%s, %s: %w", name, kind.name, err)
 				}
 				p.Tokenizer, p.Kind = name, kind.name+", seed "+seed
-				s.doc.Tokenizers = append(s.doc.Tokenizers, p)
+				s.parity.Tokenizers = append(s.parity.Tokenizers, p)
 				if p.Equal != p.Requests {
 					problems = append(problems, fmt.Sprintf("%s: %d of %d prompts are equal; %q is %q in vLLM's", p.Kind, p.Equal, p.Requests, p.First, p.FirstVLLM))
 				}
