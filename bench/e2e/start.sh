@@ -10,10 +10,10 @@
 set -u
 [ $# -ge 3 ] || { echo "usage: start.sh NAME PORT MODEL [argument...]" >&2; exit 2; }
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-BASE=${SERVEBENCH_VLLM:-${XDG_CACHE_HOME:-$HOME/.cache}/servebench-vllm}
+. "$HERE/env.sh"
 NAME=$1 PORT=$2 MODEL=$BASE/$3
 shift 3
-VENV=$BASE/venv PIDF=$BASE/run/$NAME.pid LOG=$BASE/logs/$NAME.log
+PIDF=$BASE/run/$NAME.pid LOG=$BASE/logs/$NAME.log
 mkdir -p "$BASE/run" "$BASE/logs"
 if [ -f "$PIDF" ] && kill -0 "$(cat "$PIDF")" 2>/dev/null; then
   echo "$NAME is already running: $(cat "$PIDF")" >&2
@@ -23,15 +23,6 @@ if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then
   echo "port $PORT is taken" >&2
   exit 1
 fi
-export VLLM_TARGET_DEVICE=cpu HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
-export VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
-export VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=1
-[ -e "$VENV/lib/libiomp5.so" ] && export LD_PRELOAD="$VENV/lib/libiomp5.so${LD_PRELOAD:+:$LD_PRELOAD}"
-# One engine process. The default, the "mp" executor, has a worker that spins on
-# sched_yield and starves all others on a machine of two cores, for seconds.
-export VLLM_ENABLE_V1_MULTIPROCESSING=0
-export KMP_BLOCKTIME=1 PATH="$VENV/bin:$PATH"
-
 ready=
 finish() { [ -n "$ready" ] || bash "$HERE/stop.sh" "$NAME" >&2; }
 trap finish EXIT

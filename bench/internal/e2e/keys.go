@@ -29,6 +29,8 @@ func (s *suite) keys(ctx context.Context, srv *server) error {
 		"--save-detailed", "--request-rate", "40", "--burstiness", "2", "--max-concurrency", "4", "--metric-percentiles", "99",
 		"--percentile-metrics", "itl,client_queue_time,e2el_including_client_queue,ttft",
 	}
+	ramped := []string{"--ramp-up-strategy", "linear", "--ramp-up-start-rps", "10", "--ramp-up-end-rps", "60", "--burstiness", "inf"}
+	probed := []string{"--probe-request-rate", "10", "--max-concurrency", "4"}
 	chat := append([]string{"--backend", "openai-chat", "--endpoint", "/v1/chat/completions"}, detailed...)
 	var formulas []string
 	for _, c := range []struct {
@@ -40,13 +42,15 @@ func (s *suite) keys(ctx context.Context, srv *server) error {
 		{"default", nil, true, false},
 		{"detailed", detailed, false, true},
 		{"queued", queued, true, false},
+		{"ramp-up", ramped, true, false},
+		{"probes", probed, true, false},
 		{"chat", chat, true, true},
 	} {
 		if c.plain && srv.kind != "plain" {
 			continue
 		}
 		name := "keys-" + srv.kind + "-" + c.name
-		problems, err := s.sameShape(ctx, name, append(slices.Clone(common), c.args...))
+		problems, err := s.sameShape(ctx, name, common, c.args)
 		if err != nil {
 			return err
 		}
@@ -59,12 +63,12 @@ func (s *suite) keys(ctx context.Context, srv *server) error {
 }
 
 // sameShape runs both clients and compares their results' shapes.
-func (s *suite) sameShape(ctx context.Context, name string, args []string) (problems []string, err error) {
+func (s *suite) sameShape(ctx context.Context, name string, common, more []string) (problems []string, err error) {
 	var results [2]result
 	for i, who := range []client{ours, theirs} {
 		file := name + "-" + string(who)
 		_ = os.Remove(s.path(file + ".json"))
-		e, err := s.bench(ctx, who, append(slices.Clone(args), s.save(file)...)...)
+		e, err := s.bench(ctx, who, slices.Concat(common, more, s.save(file))...)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +83,7 @@ func (s *suite) sameShape(ctx context.Context, name string, args []string) (prob
 			return []string{fmt.Sprintf("%s: %v", who, err)}, nil
 		}
 	}
-	return shapes(results[0], results[1]), nil
+	return append(shapes(results[0], results[1]), s.parity.add(strings.TrimPrefix(name, "keys-"), more, results[0], results[1])...), nil
 }
 
 // result is a result file: its keys in order, their values.
@@ -116,7 +120,7 @@ var own = []string{"simulated", "outcome", "failure", "servebench"}
 // given are the keys whose values follow from the words alone.
 var given = []string{
 	"endpoint_type", "backend", "label", "model_id", "tokenizer_id", "num_prompts", "campaign", "empty", "equals",
-	"request_rate", "burstiness", "max_concurrency", "completed", "failed", "total_output_tokens", "rtfx",
+	"request_rate", "burstiness", "max_concurrency", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "completed", "failed", "total_output_tokens", "rtfx",
 }
 
 // shapes compares a result of servebench with one of vLLM.

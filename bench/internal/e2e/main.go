@@ -29,7 +29,7 @@ func main() {
 }
 
 // parts are the groups of checks in their order.
-var parts = []string{"counts", "prompts", "keys", "numbers"}
+var parts = []string{"tokenizers", "sweep", "counts", "prompts", "keys", "numbers"}
 
 // suite is one run of the program.
 type suite struct {
@@ -42,6 +42,7 @@ type suite struct {
 
 	passed, failed int
 	doc            document
+	parity         parity
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -52,7 +53,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&s.scripts, "scripts", "bench/e2e", "the `folder` of start.sh and stop.sh")
 	flags.IntVar(&s.runs, "runs", 5, "runs of each client for the comparison, 3 or more")
 	only := flags.String("only", "", "comma-separated `parts` of "+strings.Join(parts, ","))
-	doc := flags.String("doc", "docs/vllm.md", "`file` to write; \"\" writes none")
+	doc := flags.String("doc", "docs/vllm.md", "`file` to write the numbers to; \"\" writes none")
+	same := flags.String("parity", "docs/parity.md", "`file` to write the keys and prompts of both clients to; \"\" writes none")
 	keep := flags.String("keep", "", "`folder` to keep results in; \"\" takes one that is removed")
 	if flags.Parse(args) != nil {
 		return 2
@@ -86,6 +88,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil && *doc != "" && slices.Contains(chosen, "numbers") {
 		s.doc.Passed, s.doc.Failed = s.passed, s.failed
 		err = s.doc.write(*doc)
+	}
+	if err == nil && *same != "" && slices.Contains(chosen, "keys") && slices.Contains(chosen, "tokenizers") {
+		err = s.parity.write(*same)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "e2e:", err)
@@ -155,6 +160,16 @@ const speculation = `{"method":"ngram","num_speculative_tokens":4,"prompt_lookup
 // rest from running is an error; all else is a failed check.
 func (s *suite) all(ctx context.Context, chosen []string) error {
 	began := time.Now()
+	for _, p := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"tokenizers", s.tokenizers}, {"sweep", s.sweep}} {
+		if slices.Contains(chosen, p.name) {
+			if err := p.run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
 	for _, kind := range []struct {
 		name, model string
 		args        []string
@@ -167,6 +182,9 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 			"counts": s.counts, "keys": s.keys, "numbers": s.speculative,
 		}},
 	} {
+		if !slices.ContainsFunc(chosen, func(p string) bool { return kind.parts[p] != nil }) {
+			continue
+		}
 		err := s.serving(ctx, kind.name, kind.model, kind.args, func(srv *server) error {
 			for _, p := range parts {
 				if f := kind.parts[p]; f != nil && slices.Contains(chosen, p) {
