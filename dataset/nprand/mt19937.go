@@ -78,7 +78,8 @@ func (m *mt19937) float64() float64 {
 }
 
 // Legacy is numpy.random.RandomState, the generator behind numpy.random.seed and
-// the module's functions. The zero value is not usable; see [NewLegacy].
+// the module's functions. The zero value is not usable; see [NewLegacy]. A copy
+// goes on by itself from where the original is.
 type Legacy struct {
 	mt       mt19937
 	gauss    float64 // the second normal of a pair, where hasGauss
@@ -180,7 +181,7 @@ func (l *Legacy) normal() float64 {
 }
 
 // Python is CPython's random.Random. The zero value is not usable; see
-// [NewPython].
+// [NewPython]. A copy goes on by itself from where the original is.
 type Python struct{ mt mt19937 }
 
 // NewPython returns random.Random(seed), that is random.seed(seed): a negative
