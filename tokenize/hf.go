@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -58,7 +57,7 @@ func load(r resolved) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &local{rust: rust, vocab: Vocabulary{Size: r.size, Special: r.special}, clean: r.clean}
+	t := &local{rust: rust, vocab: r.vocab, clean: r.clean}
 	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
 	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
 	around, err := t.encode("", true)
@@ -122,9 +121,7 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 
 // Vocabulary implements [Tokenizer]; ok is true.
 func (t *local) Vocabulary() (v Vocabulary, ok bool) {
-	v = t.vocab
-	v.Special = slices.Clone(v.Special)
-	return v, true
+	return t.vocab.clone(), true
 }
 
 // nulPair stands for NUL in C strings, as in Java's modified UTF-8; valid UTF-8
