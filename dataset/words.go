@@ -69,7 +69,7 @@ func (g *wordPrompts) one(ctx context.Context, rng *nprand.Generator, prefix []s
 		case len(ids) < want:
 			text = appendWords(text, rng, want-len(ids))
 		default:
-			text = text[:max(1, len(text)-(len(ids)-want))]
+			text = text[:max(min(1, len(text)), len(text)-(len(ids)-want))]
 		}
 	}
 }
