@@ -401,6 +401,22 @@ func TestWordsHaveTheLengthTheServerCounts(t *testing.T) {
 	}
 }
 
+// A request is the emitter's: what it takes out is not missed in the count.
+func TestEmittedWordsAreNotCountedAsMissing(t *testing.T) {
+	for name, s := range madeSpecs(t) {
+		set, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: spaced{}, Emit: func(_ int, r *dataset.Request) error {
+			*r = dataset.Request{}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(set.Warnings, "\n"); strings.Contains(all, "than asked for") {
+			t.Errorf("%s: %s", name, all)
+		}
+	}
+}
+
 // Lines out of order, epoch milliseconds: due from the first, in order; a prompt
 // beyond its hash ids has its length.
 func TestTimedTraceStartsAtItsFirstLine(t *testing.T) {
