@@ -278,36 +278,57 @@ func (g *mediaPrompts) prompts(ctx context.Context, seed uint64, n int, emit fun
 		return nil, err
 	}
 	reqs := make([]Request, n)
-	texts := make([]attempt, min(n, 64*cores()))
-	items := make([][]mediaItem, len(texts))
-	for first := 0; first < n; first += len(texts) {
-		block := texts[:min(len(texts), n-first)]
-		err := parallel(ctx, cores(), len(block), func(ctx context.Context, i int) error {
+	for i := range reqs {
+		reqs[i].OutputTokens = int(out[i])
+	}
+	b := mediaBlock{adjuster: &a, texts: make([]attempt, min(n, 64*cores()))}
+	for first := 0; first < n; first += len(b.texts) {
+		b.texts = b.texts[:min(len(b.texts), n-first)]
+		err := parallel(ctx, cores(), len(b.texts), func(ctx context.Context, i int) error {
 			ids := g.run(prefix, starts[first+i], int(in[first+i]))
-			block[i] = attempt{ids: ids, target: g.spec.PrefixLen + int(in[first+i]), left: corrections}
-			return block[i].advance(ctx, g.tok)
+			b.texts[i] = attempt{ids: ids, target: g.spec.PrefixLen + int(in[first+i]), left: corrections}
+			return b.texts[i].advance(ctx, g.tok)
 		})
 		if err != nil {
 			return nil, err
 		}
-		for i := range block {
-			if err := block[i].finish(ctx, g.tok, &a.padding, 0); err != nil {
-				return nil, err
-			}
-			a.padding.discard(block[i].drawn)
-			g.excess += len(block[i].ids) - block[i].target
-			items[i] = g.spec.Media.items(rng)
+		if err := b.finish(ctx, g.spec.Media, rng); err != nil {
+			return nil, err
 		}
-		err = parallel(ctx, cores(), len(block), func(_ context.Context, i int) error {
+		err = parallel(ctx, cores(), len(b.texts), func(_ context.Context, i int) error {
 			r := &reqs[first+i]
-			*r = Request{Prompt: block[i].text, InputTokens: len(block[i].ids), OutputTokens: int(out[first+i])}
-			return addParts(first+i, r, items[i], g.draw, emit)
+			r.Prompt, r.InputTokens = b.texts[i].text, len(b.texts[i].ids)
+			return addParts(first+i, r, b.items[i], g.draw, emit)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
+	g.excess += a.excess
 	return reqs, nil
+}
+
+// mediaBlock is as many requests as are worked on together.
+type mediaBlock struct {
+	*adjuster
+	texts []attempt
+	items [][]mediaItem
+}
+
+// finish makes what depends on the requests before: padding, then the images'
+// sizes. Pixels are skipped here and drawn by whoever encodes them.
+func (b *mediaBlock) finish(ctx context.Context, m Media, rng *nprand.Generator) error {
+	b.items = b.items[:0]
+	for i := range b.texts {
+		text := &b.texts[i]
+		if err := text.finish(ctx, b.tok, &b.padding, 0); err != nil {
+			return err
+		}
+		b.padding.discard(text.drawn)
+		b.excess += len(text.ids) - text.target
+		b.items = append(b.items, m.items(rng))
+	}
+	return nil
 }
 
 // addParts encodes the images of request i and hands it on.

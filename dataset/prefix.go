@@ -70,19 +70,8 @@ func loadPrefixes(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		set.warnf("num-prompts: %d is no multiple of %d prefixes: %d requests are sent, as vLLM does",
 			s.Prompts, s.Prefixes, n)
 	}
-	// Where a prompt is sent does not depend on what it is.
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
 	set.Python = nprand.NewPython(s.Seed)
-	if !s.DisableShuffle {
-		set.Python.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
-	}
-	place := make([]int, n)
-	for at, k := range order {
-		place[k] = at
-	}
+	place := s.places(n, set.Python)
 	seen := newMemory(s, n)
 	set.Numpy = nprand.NewLegacy(uint32(s.Seed))
 	timed, err := s.prefixMaker(t.Tokenizer, uint64(s.Seed), set.Numpy, &set.Generator)
@@ -108,6 +97,22 @@ func loadPrefixes(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	}
 	set.Warnings = append(set.Warnings, lengthDoubt(excess)...)
 	return set, nil
+}
+
+// places says where the k-th prompt made is sent, which does not depend on what
+// it is.
+func (s Spec) places(n int, python *nprand.Python) []int {
+	order, place := make([]int, n), make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	if !s.DisableShuffle {
+		python.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	for at, k := range order {
+		place[k] = at
+	}
+	return place
 }
 
 // prefixWarmups have prefixes and suffixes of their own, from a seed of their

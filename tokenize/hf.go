@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -121,7 +122,11 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 
 // Vocabulary implements [Tokenizer]; ok is true.
 func (t *local) Vocabulary() (v Vocabulary, ok bool) {
-	return t.vocab.clone(), true
+	v = t.vocab
+	for _, ids := range []*[]int{&v.Special, &v.Others, &v.Missing, &v.Control} {
+		*ids = slices.Clone(*ids)
+	}
+	return v, true
 }
 
 // nulPair stands for NUL in C strings, as in Java's modified UTF-8; valid UTF-8

@@ -38,11 +38,3 @@ func (v *Vocabulary) fillIDs(vocab map[string]int, tokens []addedToken) {
 	slices.Sort(v.Control)
 	slices.Sort(v.Others)
 }
-
-// clone keeps what a caller does with its copy away from v.
-func (v Vocabulary) clone() Vocabulary {
-	for _, ids := range []*[]int{&v.Special, &v.Others, &v.Missing, &v.Control} {
-		*ids = slices.Clone(*ids)
-	}
-	return v
-}
