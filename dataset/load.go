@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/servebench/servebench/dataset/nprand"
 	"github.com/servebench/servebench/tokenize"
 )
 
@@ -35,8 +36,22 @@ type Set struct {
 	//     data set starts, not adjusted;
 	//   - "servebench-words-1": English words, where no vocabulary is known;
 	//   - "servebench-ids-1": token ids of [1000, 20000), where none is known;
-	//   - "custom-jsonl": a file's rows in vLLM's order.
+	//   - "custom-jsonl": a file's rows in vLLM's order;
+	//   - "vllm-prefix-repetition", "vllm-random-rerank", "vllm-random-mm":
+	//     vLLM's data sets of these names;
+	//   - "vllm-timed-trace": prompts of a trace's hash ids as vLLM makes them
+	//     under PYTHONHASHSEED=0;
+	//   - the same with "servebench-" before them and "-ids-1" (ids without a
+	//     vocabulary), "-vocab-ids-1" or "-words-1" behind: made as the kinds
+	//     above of these endings;
+	//   - "custom-image-jsonl": a file's rows with images in vLLM's order.
 	Generator string
+	// Numpy and Python are vLLM's global generators as its data set leaves them,
+	// for the draws that follow it (arrival times; adapters): numpy.random and
+	// Python's random. nil is one freshly seeded with Spec.Seed. Whoever draws
+	// takes a copy, *set.Numpy, and draws from that.
+	Numpy  *nprand.Legacy
+	Python *nprand.Python
 	// Synthetic is true where the prompts were made and not read.
 	Synthetic bool
 	// Warnings are doubts about the set, for people.
@@ -62,7 +77,8 @@ type Tools struct {
 	Hub Fetcher
 	// Emit, if set, is called once for each timed request as soon as it is
 	// final, from several goroutines and in any order, but for request 0, which
-	// is always begun first. It may take the prompt out of the request: the
+	// is always begun first (not in prefix_repetition, which makes prompts in
+	// another order than it sends them). It may take the prompt out of the request: the
 	// texts of a large random set are then never in memory together.
 	Emit func(i int, r *Request) error
 }
@@ -85,8 +101,14 @@ type kind struct {
 
 // kinds are all of them by their names.
 var kinds = map[string]kind{
-	"random": {Spec.validateRandom, loadRandom, true},
+	"random": {Spec.validateBatches, loadBatches, true},
 	"custom": {Spec.validateCustom, loadCustom, false},
+
+	"custom_image":      {Spec.validateImages, loadImages, true},
+	"prefix_repetition": {Spec.validatePrefixes, loadPrefixes, true},
+	"random-mm":         {Spec.validateMedia, loadMedia, true},
+	"random-rerank":     {Spec.validateRerank, loadRerank, false},
+	"timed_trace":       {Spec.validateTrace, loadTrace, true},
 }
 
 // Names lists the kinds of data set in alphabetical order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/servebench/servebench/dataset/nprand"
 	"github.com/servebench/servebench/tokenize"
@@ -34,18 +35,18 @@ func (g *wordPrompts) prompts(ctx context.Context, seed uint64, n int, emit func
 	in, out := g.spec.lengths(rng, g.spec.InputLen, n)
 	prefix := appendWords(nil, rng, g.spec.PrefixLen)
 	reqs := make([]Request, n)
+	var excess atomic.Int64 // whoever emit is may empty the request
 	err := parallel(ctx, countWorkers, n, func(ctx context.Context, i int) (err error) {
 		own := nprand.NewGenerator(derive(fmt.Sprintf("words %d", i), seed))
 		reqs[i], err = g.one(ctx, own, prefix, int(in[i]))
 		reqs[i].OutputTokens = int(out[i])
+		excess.Add(int64(reqs[i].InputTokens-len(prefix)) - in[i])
 		if err != nil || emit == nil {
 			return err
 		}
 		return emit(i, &reqs[i])
 	})
-	for i := range reqs {
-		g.excess += reqs[i].InputTokens - len(prefix) - int(in[i])
-	}
+	g.excess += int(excess.Load())
 	return reqs, err
 }
 
@@ -69,7 +70,7 @@ func (g *wordPrompts) one(ctx context.Context, rng *nprand.Generator, prefix []s
 		case len(ids) < want:
 			text = appendWords(text, rng, want-len(ids))
 		default:
-			text = text[:max(1, len(text)-(len(ids)-want))]
+			text = text[:max(min(1, len(text)), len(text)-(len(ids)-want))]
 		}
 	}
 }

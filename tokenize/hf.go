@@ -58,7 +58,7 @@ func load(r resolved) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &local{rust: rust, vocab: Vocabulary{Size: r.size, Special: r.special}, clean: r.clean}
+	t := &local{rust: rust, vocab: r.vocab, clean: r.clean}
 	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
 	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
 	around, err := t.encode("", true)
@@ -123,7 +123,9 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 // Vocabulary implements [Tokenizer]; ok is true.
 func (t *local) Vocabulary() (v Vocabulary, ok bool) {
 	v = t.vocab
-	v.Special = slices.Clone(v.Special)
+	for _, ids := range []*[]int{&v.Special, &v.Others, &v.Missing, &v.Control} {
+		*ids = slices.Clone(*ids)
+	}
 	return v, true
 }
 

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/servebench/servebench/tokenize"
 )
@@ -28,6 +30,9 @@ type answers struct {
 	VocabSize    int   `json:"vocab_size"`
 	Special      []int `json:"all_special_ids"`
 	Added        int   `json:"num_special_tokens_to_add"`
+	Others       []int
+	Missing      []int
+	Control      []int
 	Encode       []struct {
 		Text           string
 		Plain, Special []int
@@ -72,8 +77,10 @@ func sameAsTransformers(t *testing.T, folder string, want answers) {
 	}
 	tokenizer := open(t, folder)
 	vocabulary, ok := tokenizer.Vocabulary()
-	if w := (tokenize.Vocabulary{Size: want.VocabSize, Special: want.Special, Added: want.Added}); !ok || !reflect.DeepEqual(vocabulary, w) {
-		t.Errorf("vocabulary %+v, want %+v", vocabulary, w)
+	w := tokenize.Vocabulary{Size: want.VocabSize, Special: want.Special, Added: want.Added,
+		Others: want.Others, Missing: want.Missing, Control: want.Control}
+	if diff := cmp.Diff(w, vocabulary, cmpopts.EquateEmpty()); !ok || diff != "" {
+		t.Errorf("vocabulary (-transformers +ours):\n%s", diff)
 	}
 	for _, row := range want.Encode {
 		for special, ids := range map[bool][]int{false: row.Plain, true: row.Special} {

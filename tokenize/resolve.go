@@ -13,9 +13,8 @@ import (
 // and what is outside it.
 type resolved struct {
 	document     []byte
-	size         int   // of the vocabulary without added tokens
-	special      []int // ascending
-	clean        bool  // clean_up_tokenization_spaces, where it applies
+	vocab        Vocabulary // without Added
+	clean        bool       // clean_up_tokenization_spaces, where it applies
 	splitSpecial bool
 	class        string
 	note         string
@@ -49,8 +48,9 @@ func resolve(f folder) (resolved, error) {
 	if err != nil {
 		return resolved{}, err
 	}
-	r := resolved{size: len(src.vocab), class: class, note: note}
-	r.special = src.idsOf(tokens, marks)
+	r := resolved{vocab: Vocabulary{Size: len(src.vocab)}, class: class, note: note}
+	r.vocab.Special = src.idsOf(tokens, marks)
+	r.vocab.fillIDs(src.vocab, tokens)
 	if r.document, err = rewrite(f, src, info, marks, tokens); err != nil {
 		return resolved{}, err
 	}

@@ -30,6 +30,15 @@ type Vocabulary struct {
 	// Added is how many special tokens the tokenizer puts around one text
 	// (transformers' num_special_tokens_to_add).
 	Added int
+	// Others holds the ids of tokens that are not below Size: the added ones,
+	// mostly; Missing the ids below Size that no token has, mostly none. So
+	// transformers' get_vocab has the ids below Size without Missing, and Others.
+	// Both are ascending.
+	Others, Missing []int
+	// Control holds the ids of the added tokens that are marked special
+	// (transformers' added_tokens_decoder), in ascending order: more than
+	// Special, which has those that a role names.
+	Control []int
 }
 
 // Tokenizer is one model's tokenizer. Implementations are safe for concurrent use.

@@ -3,13 +3,14 @@ package nprand
 import (
 	"math"
 	"math/bits"
+	"sync"
 )
 
 // mt19937 is the Mersenne Twister of Matsumoto and Nishimura (2002 version),
 // under both numpy's RandomState and CPython's random.
 type mt19937 struct {
 	state [624]uint32
-	next  int // index of the next word; 624 means that the state must be renewed
+	next  int // index of the next word to renew and hand out; 624 stands for 0
 }
 
 // seed is init_genrand.
@@ -22,53 +23,61 @@ func (m *mt19937) seed(s uint32) {
 	m.next = len(m.state)
 }
 
+// arrayStart is the state from which init_by_array starts.
+var arrayStart = sync.OnceValue(func() *mt19937 {
+	m := new(mt19937)
+	m.seed(19650218)
+	return m
+})
+
 // seedArray is init_by_array; key must not be empty.
 func (m *mt19937) seedArray(key []uint32) {
 	const n = len(m.state)
-	m.seed(19650218)
+	*m = *arrayStart()
 	i, j := 1, 0
-	// forward moves i through 1..n-1 and copies the last word to the front at the wrap.
-	forward := func() {
-		if i++; i == n {
-			m.state[0] = m.state[n-1]
-			i = 1
-		}
-	}
+	prev := m.state[0]
 	for range max(n, len(key)) {
-		prev := m.state[i-1]
-		m.state[i] = (m.state[i] ^ (prev^prev>>30)*1664525) + key[j] + uint32(j)
-		forward()
+		prev = (m.state[i] ^ (prev^prev>>30)*1664525) + key[j] + uint32(j)
+		m.state[i] = prev
+		if i++; i == n { // the last word comes to the front
+			m.state[0], i = prev, 1
+		}
 		if j++; j == len(key) {
 			j = 0
 		}
 	}
 	for range n - 1 {
-		prev := m.state[i-1]
-		m.state[i] = (m.state[i] ^ (prev^prev>>30)*1566083941) - uint32(i)
-		forward()
+		prev = (m.state[i] ^ (prev^prev>>30)*1566083941) - uint32(i)
+		m.state[i] = prev
+		if i++; i == n {
+			m.state[0], i = prev, 1
+		}
 	}
 	m.state[0] = 1 << 31
 }
 
+// uint32 renews the word that it hands out, and no other: a generator that is
+// seeded for a few numbers only, as a trace's are, does not pay for all.
 func (m *mt19937) uint32() uint32 {
-	if m.next == len(m.state) {
-		m.renew()
+	const n = len(m.state)
+	if m.next == n {
+		m.next = 0
 	}
-	y := m.state[m.next]
-	m.next++
+	i, after, middle := m.next, m.next+1, m.next+397
+	if after == n {
+		after = 0
+	}
+	if middle >= n {
+		middle -= n
+	}
+	m.next = i + 1
+	y := m.state[i]&(1<<31) | m.state[after]&(1<<31-1)
+	y = m.state[middle] ^ y>>1 ^ y&1*0x9908b0df
+	m.state[i] = y
 	y ^= y >> 11
 	y ^= y << 7 & 0x9d2c5680
 	y ^= y << 15 & 0xefc60000
 	return y ^ y>>18
-}
-
-func (m *mt19937) renew() {
-	const n = len(m.state)
-	for i := range m.state {
-		y := m.state[i]&(1<<31) | m.state[(i+1)%n]&(1<<31-1)
-		m.state[i] = m.state[(i+397)%n] ^ y>>1 ^ y&1*0x9908b0df
-	}
-	m.next = 0
 }
 
 // float64 is genrand_res53: 53 random bits of [0, 1).
@@ -78,7 +87,8 @@ func (m *mt19937) float64() float64 {
 }
 
 // Legacy is numpy.random.RandomState, the generator behind numpy.random.seed and
-// the module's functions. The zero value is not usable; see [NewLegacy].
+// the module's functions. The zero value is not usable; see [NewLegacy]. A copy
+// goes on by itself from where the original is.
 type Legacy struct {
 	mt       mt19937
 	gauss    float64 // the second normal of a pair, where hasGauss
@@ -180,7 +190,7 @@ func (l *Legacy) normal() float64 {
 }
 
 // Python is CPython's random.Random. The zero value is not usable; see
-// [NewPython].
+// [NewPython]. A copy goes on by itself from where the original is.
 type Python struct{ mt mt19937 }
 
 // NewPython returns random.Random(seed), that is random.seed(seed): a negative

@@ -13,7 +13,8 @@ package nprand
 import "math/bits"
 
 // Generator is numpy.random.Generator over PCG64, what numpy.random.default_rng
-// returns. The zero value is not usable; see [NewGenerator].
+// returns. The zero value is not usable; see [NewGenerator]. A copy goes on by
+// itself from where the original is.
 type Generator struct {
 	hi, lo       uint64 // the 128-bit state
 	incHi, incLo uint64
@@ -107,12 +108,13 @@ func (g *Generator) uint64() uint64 {
 	return bits.RotateLeft64(g.hi^g.lo, -int(g.hi>>58))
 }
 
-// step multiplies the state by PCG's default 128-bit multiplier and adds the
-// increment.
+// PCG's default 128-bit multiplier.
+const pcgHi, pcgLo = 2549297995355413924, 4865540595714422341
+
+// step multiplies the state by the multiplier and adds the increment.
 func (g *Generator) step() {
-	const mulHi, mulLo = 2549297995355413924, 4865540595714422341
-	hi, lo := bits.Mul64(g.lo, mulLo)
-	hi += g.hi*mulLo + g.lo*mulHi
+	hi, lo := bits.Mul64(g.lo, pcgLo)
+	hi += g.hi*pcgLo + g.lo*pcgHi
 	var carry uint64
 	g.lo, carry = bits.Add64(lo, g.incLo, 0)
 	g.hi, _ = bits.Add64(hi, g.incHi, carry)

@@ -45,6 +45,30 @@ type golden struct {
 		Shape   float64
 		Offsets []float64
 	}
+	Randints []struct {
+		Seed      uint32
+		Low, High int64
+		N         int
+		First     []int64
+		SHA256    string
+		Random    string
+	}
+	Mixed []struct {
+		Seed           string
+		N              int
+		P              []float64
+		Count          int64
+		Picks, Padding []int64
+		Pixels, Random string
+	}
+	Choices []struct {
+		Seed   int64
+		N      int
+		First  []int64
+		SHA256 string
+		Random string
+	}
+	Hashes []struct{ Text, Hash string }
 }
 
 func readGolden(t *testing.T) (g golden) {
@@ -238,6 +262,78 @@ func TestPythonShuffleOfTen(t *testing.T) {
 	}
 }
 
+func TestLegacyIntegersAreNumpysRandint(t *testing.T) {
+	var l *nprand.Legacy
+	var seed uint32
+	for _, row := range readGolden(t).Randints {
+		if l == nil || row.Seed != seed {
+			seed, l = row.Seed, nprand.NewLegacy(row.Seed)
+		}
+		if got := l.Integers(row.Low, row.High, row.N); digest(got) != row.SHA256 {
+			t.Errorf("seed %d [%d, %d): begins %v, want %v", seed, row.Low, row.High, got[:4], row.First)
+		}
+		if got, want := l.Random(), hexFloat(t, row.Random); got != want {
+			t.Errorf("seed %d after [%d, %d): random %v, want %v", seed, row.Low, row.High, got, want)
+		}
+	}
+}
+
+// The draws of random-mm in turns; between them half words wait or do not.
+func TestGeneratorDrawsNumpysCountsChoicesAndBytes(t *testing.T) {
+	seed, g := "", (*nprand.Generator)(nil)
+	for _, row := range readGolden(t).Mixed {
+		if row.Seed != seed {
+			seed = row.Seed
+			n, err := strconv.ParseUint(seed, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g = nprand.NewGenerator(n)
+		}
+		count := g.Integers(0, 5, 1)[0]
+		var picks []int64
+		for range row.Picks {
+			picks = append(picks, int64(g.Choice(row.P)))
+		}
+		skipped, pixels := *g, make([]byte, row.N)
+		g.Bytes(pixels)
+		skipped.SkipBytes(row.N)
+		sum := sha256.Sum256(pixels)
+		if count != row.Count || !slices.Equal(picks, row.Picks) || hex.EncodeToString(sum[:]) != row.Pixels {
+			t.Errorf("seed %s, %d bytes: count %d, picks %v; want %d, %v; or the bytes differ", seed, row.N, count, picks, row.Count, row.Picks)
+		}
+		for how, g := range map[string]*nprand.Generator{"drawing": g, "skipping": &skipped} {
+			if got := g.Integers(0, 50257, 3); !slices.Equal(got, row.Padding) {
+				t.Errorf("seed %s after %s %d bytes: %v, want %v", seed, how, row.N, got, row.Padding)
+			}
+		}
+		if got, want := g.Random(), hexFloat(t, row.Random); got != want {
+			t.Errorf("seed %s after %d bytes: random %v, want %v", seed, row.N, got, want)
+		}
+	}
+}
+
+func TestPythonChoicesAreCPythons(t *testing.T) {
+	for _, row := range readGolden(t).Choices {
+		p := nprand.NewPython(row.Seed)
+		var got []int64
+		for _, at := range p.Choices(row.N, 500) {
+			got = append(got, int64(at))
+		}
+		if digest(got) != row.SHA256 || p.Random() != hexFloat(t, row.Random) {
+			t.Errorf("seed %d of %d: begins %v, want %v", row.Seed, row.N, got[:4], row.First)
+		}
+	}
+}
+
+func TestStringHashIsCPythonsWithoutSalt(t *testing.T) {
+	for _, row := range readGolden(t).Hashes {
+		if got := strconv.FormatInt(nprand.StringHash(row.Text), 10); got != row.Hash {
+			t.Errorf("%q: %s, want %s", row.Text, got, row.Hash)
+		}
+	}
+}
+
 func TestCallersBugsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
 		"empty range":     func() { nprand.NewGenerator(0).Integers(3, 3, 1) },
@@ -246,6 +342,11 @@ func TestCallersBugsPanic(t *testing.T) {
 		"infinite shape":  func() { nprand.NewLegacy(0).Gamma(math.Inf(1), 1) },
 		"choice of none":  func() { nprand.NewPython(0).Choice(0) },
 		"negative choice": func() { nprand.NewPython(0).Choice(-1) },
+		"empty randint":   func() { nprand.NewLegacy(0).Integers(3, 3, 1) },
+		"choices of none": func() { nprand.NewPython(0).Choices(0, 1) },
+		"no probability":  func() { nprand.NewGenerator(0).Choice([]float64{0}) },
+		"negative p":      func() { nprand.NewGenerator(0).Choice([]float64{2, -1}) },
+		"NaN p":           func() { nprand.NewGenerator(0).Choice([]float64{math.NaN()}) },
 	} {
 		func() {
 			defer func() {
@@ -281,6 +382,25 @@ func ExamplePython_Choice() {
 	p := nprand.NewPython(0)
 	fmt.Println(p.Choice(100), p.Choice(100), p.Choice(100), p.Choice(100), p.Choice(100))
 	// Output: 49 97 53 5 33
+}
+
+func ExampleStringHash() {
+	// PYTHONHASHSEED=0 python -c 'print(hash("1:16"))'
+	fmt.Println(nprand.StringHash("1:16"))
+	// Output: -5083744301990941600
+}
+
+func BenchmarkChoices(b *testing.B) {
+	for b.Loop() {
+		nprand.NewPython(4276743264).Choices(151660, 16)
+	}
+}
+
+func BenchmarkBytes(b *testing.B) {
+	g, pixels := nprand.NewGenerator(0), make([]byte, 720*1280*3)
+	for b.Loop() {
+		g.Bytes(pixels)
+	}
 }
 
 func BenchmarkIntegers(b *testing.B) {

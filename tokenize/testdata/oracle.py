@@ -50,6 +50,9 @@ def answers(folder, brief):
         "vocab_size": tokenizer.vocab_size,
         "all_special_ids": sorted(set(tokenizer.all_special_ids)),
         "num_special_tokens_to_add": tokenizer.num_special_tokens_to_add(),
+        "others": sorted({i for i in tokenizer.get_vocab().values() if i >= tokenizer.vocab_size}),
+        "missing": sorted(set(range(tokenizer.vocab_size)) - set(tokenizer.get_vocab().values())),
+        "control": sorted(i for i, t in tokenizer.added_tokens_decoder.items() if t.special),
         "encode": [
             {
                 "text": text,

@@ -1,10 +1,11 @@
-"""Writes golden.json: what numpy and CPython draw. Run: python golden.py > golden.json
+"""Writes golden.json: what numpy and CPython draw. Run: PYTHONHASHSEED=0 python golden.py > golden.json
 
 Long sequences are digests: sha256 over the little-endian 8-byte values.
 Floats travel as C99 hexadecimal, so no digit is lost.
 """
 import hashlib
 import json
+import os
 import random
 import sys
 
@@ -76,7 +77,53 @@ def schedules():
     return rows
 
 
+def randints():
+    """One RandomState for all ranges."""
+    rows = []
+    for seed in SEEDS:
+        rng = np.random.RandomState(seed)
+        for low, high in RANGES:
+            v = rng.randint(low, high, 1001)
+            rows.append(dict(seed=seed, low=low, high=high, n=1001,
+                             first=[int(x) for x in v[:4]], sha256=digest(v, "<i8"),
+                             random=float(rng.random_sample()).hex()))
+    return rows
+
+
+def mixed():
+    """What random-mm draws, in turns: a count, a choice, bytes, padding."""
+    rows = []
+    for seed in WIDE:
+        rng = np.random.default_rng(seed)
+        for n, p in ((1, [1.0]), (3, [.5, .5]), (0, [.5, .25, .25]), (4, [.1, .2, .7]), (1023, [1e-9, 1 - 1e-9]),
+                     (6, [1 / 3, 1 / 3, 1 / 3]), (768, [.25] * 4), (100001, [.3, .1, .6])):
+            count = int(rng.integers(0, 5))
+            picks = [int(rng.choice(len(p), p=p)) for _ in range(5)]
+            pixels = rng.integers(0, 256, (n, 1, 1), dtype=np.uint8)
+            rows.append(dict(seed=str(seed), n=n, p=p, count=count, picks=picks, pixels=digest(pixels, "u1"),
+                             padding=[int(x) for x in rng.integers(0, 50257, 3)], random=float(rng.random()).hex()))
+    return rows
+
+
+def choices():
+    rows = []
+    for seed in SEEDS:
+        for n in (1, 2, 19000, 151660, 2**31):
+            rng = random.Random(seed)
+            v = rng.choices(range(n), k=500)
+            rows.append(dict(seed=seed, n=n, first=v[:4], sha256=digest(v, "<i8"), random=rng.random().hex()))
+    return rows
+
+
+def hashes():
+    assert os.environ.get("PYTHONHASHSEED") == "0", "set PYTHONHASHSEED=0"
+    texts = ["", "a", "0:16", "1:16", "-1:3", "46:512", "184467440737095516150:16", "caf\u00e9:1", "\u65e5\u672c:2",
+             "\U0001f600:4", "\u00ff\u0100", "\x00", "x" * 300] + ["z" * n for n in range(6, 18)]
+    return [dict(text=t, hash=str(hash(t))) for t in texts]
+
+
 json.dump(dict(numpy=np.__version__, python=sys.version.split()[0], integers=integers(),
-               gammas=gammas(), cpython=python(), schedules=schedules()),
+               gammas=gammas(), cpython=python(), schedules=schedules(), randints=randints(),
+               mixed=mixed(), choices=choices(), hashes=hashes()),
           sys.stdout, separators=(",", ":"))
 print()
