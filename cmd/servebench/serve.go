@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -27,7 +26,7 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 		return &exitError{code: exitUsage, err: err, hint: "servebench serve --help lists the flags"}
 	}
 	if parsed.Help {
-		return printHelp(t.out, specs, parsed.Topic)
+		return printHelp(t.out, parsed.Topic)
 	}
 	for _, w := range parsed.Warnings {
 		t.notef("warning: %s", w)
@@ -50,13 +49,12 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 }
 
 // cliFlags declares the flags to urfave/cli. The normaliser has checked how
-// numbers are written; here all values are text, read in options.go.
+// numbers are written; here all values are text, read in reader.go.
 func cliFlags(specs []flagSpec) (flags []cli.Flag) {
 	for _, s := range specs {
 		switch {
-		case s.Why != "":
 		case s.Arity == arityNone || s.Arity == arityToggle:
-			flags = append(flags, &cli.BoolFlag{Name: s.Name, Value: s.Name == "stream"})
+			flags = append(flags, &cli.BoolFlag{Name: s.Name})
 		case s.Arity == arityOne:
 			flags = append(flags, &cli.StringFlag{Name: s.Name})
 		default:
@@ -102,7 +100,8 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 func flagged(err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	for i, l := range lines {
-		if name, _, ok := strings.Cut(l, ":"); ok && slices.ContainsFunc(serveFlags(), func(s flagSpec) bool { return s.Name == name }) {
+		name, _, ok := strings.Cut(l, ":")
+		if _, is := flagByName[name]; ok && is {
 			lines[i] = "--" + l
 		}
 	}
@@ -127,7 +126,7 @@ func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
 
 // measure runs, saves and shows.
 func (o *options) measure(ctx context.Context, t *terminal) error {
-	o.config.Progress = new(bench.Progress)
+	o.config.Progress = &bench.Progress{Entered: o.preamble(t.out)}
 	ctx, signals := o.catchSignals(ctx, t)
 	defer signals.stop()
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
@@ -172,7 +171,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 
 // save writes what was asked for; nothing was asked for without a flag.
 func (o *options) save(res *bench.Result) ([]string, error) {
-	return res.Save(o.files(res.Config.Model))
+	saved, err := res.Save(o.files(res.Config.Model))
+	if !o.plotTimeline && !o.plotStats {
+		return saved, err
+	}
+	pages, pageErr := o.writePages(res)
+	return append(saved, pages...), errors.Join(err, pageErr)
 }
 
 // hint says what would help against a server's failure.
