@@ -20,8 +20,7 @@ import (
 
 // serve is `servebench serve`: args are the words after it.
 func serve(ctx context.Context, args []string, t *terminal) error {
-	specs := serveFlags()
-	parsed, err := normalize(args, specs)
+	parsed, err := normalize(args, serveFlags())
 	if err != nil {
 		return &exitError{code: exitUsage, err: err, hint: "servebench serve --help lists the flags"}
 	}
@@ -31,9 +30,17 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 	for _, w := range parsed.Warnings {
 		t.notef("warning: %s", w)
 	}
+	return t.withOptions(ctx, parsed.Words, func(ctx context.Context, o *options) error {
+		o.config.Command = append([]string{"servebench", "serve"}, args...)
+		return o.run(ctx, t)
+	})
+}
+
+// withOptions reads canonical words and calls f with what they say.
+func (t *terminal) withOptions(ctx context.Context, words []string, f func(context.Context, *options) error) error {
 	app := &cli.App{
 		Name: "serve", HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true,
-		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(specs),
+		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(serveFlags()),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
 		Action: func(c *cli.Context) error {
@@ -41,11 +48,10 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 			if err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			o.config.Command = append([]string{"servebench", "serve"}, args...)
-			return o.run(c.Context, t)
+			return f(c.Context, o)
 		},
 	}
-	return app.RunContext(ctx, append([]string{"serve"}, parsed.Words...))
+	return app.RunContext(ctx, append([]string{"serve"}, words...))
 }
 
 // cliFlags declares the flags to urfave/cli. The normaliser has checked how
