@@ -29,7 +29,7 @@ func (o *options) checkRamp(r *reader) {
 		r.badf("request-rate", "%s beside --ramp-up-strategy, which sets the rate; want one of the two", o.config.Rate)
 	}
 	for _, end := range []string{"ramp-up-start-rps", "ramp-up-end-rps"} {
-		if !r.c.IsSet(end) {
+		if !r.given(end) {
 			r.badf("ramp-up-strategy", "%s, without --%s; want both --ramp-up-start-rps and --ramp-up-end-rps", ramp.Strategy, end)
 			return
 		}
@@ -67,7 +67,7 @@ func (o *options) checkDataset(r *reader) {
 	if name == "timed_trace" && c.Ramp != nil && !c.IgnoreTimes {
 		r.badf("ramp-up-strategy", "the times of timed_trace are its own; want --no-self-timed with it")
 	}
-	if name != "timed_trace" && r.c.IsSet("self-timed") {
+	if name != "timed_trace" && r.given("self-timed") {
 		r.badf("self-timed", "--dataset-name %s has no times of its own; want timed_trace, or neither --self-timed nor --no-self-timed", name)
 	}
 	if c.Dataset.Hub.MinDistance > c.Dataset.Hub.MaxDistance {
@@ -84,7 +84,7 @@ func (o *options) remark(r *reader) {
 	}
 	for _, s := range serveFlags() {
 		switch {
-		case !r.c.IsSet(s.Name) || s.Arity == arityNone && !r.c.Bool(s.Name):
+		case !r.given(s.Name) || s.Arity == arityNone && !r.c.Bool(s.Name):
 		case s.Use == accepted:
 			without(s.Name, "%s", s.Why)
 		case s.Sets != nil && !slices.Contains(s.Sets, c.Dataset.Name) && s.Arity != arityToggle: // checked above
@@ -98,7 +98,7 @@ func (o *options) remark(r *reader) {
 	if !c.API().Generates() {
 		c.Sampling = openai.Sampling{}
 		for _, s := range serveFlags() {
-			if s.Group == inSampling && s.Unset == "the server's" && r.c.IsSet(s.Name) {
+			if s.Group == inSampling && s.Unset == "the server's" && r.given(s.Name) {
 				without(s.Name, "--backend %s generates nothing", c.Backend)
 			}
 		}
@@ -109,17 +109,17 @@ func (o *options) remark(r *reader) {
 		without("chat-template-kwargs", `the server renders the template of --backend %s; want --extra-body '{"chat_template_kwargs": {...}}'`, c.Backend)
 	}
 	for _, end := range []string{"ramp-up-start-rps", "ramp-up-end-rps"} {
-		if c.Ramp == nil && r.c.IsSet(end) {
+		if c.Ramp == nil && r.given(end) {
 			without(end, "there is no --ramp-up-strategy")
 		}
 	}
-	if len(c.LoRA) == 0 && r.c.IsSet("lora-assignment") {
+	if len(c.LoRA) == 0 && r.given("lora-assignment") {
 		without("lora-assignment", "there are no --lora-modules")
 	}
 	if timed := c.Dataset.Name == "timed_trace" && !c.IgnoreTimes; timed && !c.Rate.IsInf() {
 		without("request-rate", "timed_trace has times of its own; --no-self-timed sends by the rate")
 	}
-	if !o.plotTimeline && r.c.IsSet("timeline-itl-thresholds") {
+	if !o.plotTimeline && r.given("timeline-itl-thresholds") {
 		without("timeline-itl-thresholds", "there is no --plot-timeline")
 	}
 }

@@ -70,7 +70,7 @@ var lengthFlags = map[string][2]string{
 func (r *reader) lengths(s *dataset.Spec) {
 	length := func(general, own string, none int) int {
 		switch {
-		case r.c.IsSet(general) && slices.Contains(flagByName[general].Sets, s.Name):
+		case r.given(general) && slices.Contains(flagByName[general].Sets, s.Name):
 			return r.whole(general)
 		case own == "" || r.text(own) == "":
 			return none

@@ -42,7 +42,7 @@ type options struct {
 
 // readOptions reads the command line. All mistakes are reported at once.
 func readOptions(c *cli.Context) (*options, error) {
-	r := &reader{c: c}
+	r := newReader(c)
 	o := &options{
 		saving: r.on("save-result"), detailed: r.on("save-detailed"), appending: r.on("append-result"),
 		dir: r.text("result-dir"), filename: r.text("result-filename"),
@@ -92,11 +92,11 @@ func (o *options) readLoad(r *reader) {
 	if c.Rate == 0 || c.Burstiness == 0 {
 		r.badf(map[bool]string{true: "request-rate", false: "burstiness"}[c.Rate == 0], "0; want a number above 0, or inf")
 	}
-	if r.c.IsSet("ramp-up-strategy") {
+	if r.given("ramp-up-strategy") {
 		c.Ramp = &loadgen.Ramp{Strategy: r.text("ramp-up-strategy"), Start: r.number("ramp-up-start-rps"), End: r.number("ramp-up-end-rps")}
 	}
 	trace := c.Dataset.Name == "timed_trace"
-	c.IgnoreTimes = trace && r.c.IsSet("self-timed") && !r.c.Bool("self-timed")
+	c.IgnoreTimes = trace && r.given("self-timed") && !r.c.Bool("self-timed")
 	random := c.Dataset.Name == "random" || c.Dataset.Name == "random-mm"
 	c.IgnoreEOS = r.on("ignore-eos") || trace || random && c.API().Generates()
 }
@@ -110,7 +110,7 @@ func (r *reader) target(api openai.API) openai.Config {
 		r.badf("base-url", "not a URL such as http://127.0.0.1:8000")
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		r.badf("base-url", "has a query or a fragment; want http://HOST:PORT, and --header for credentials")
-	} else if strings.HasSuffix(u.Path, "/v1") && !r.c.IsSet("endpoint") {
+	} else if strings.HasSuffix(u.Path, "/v1") && !r.given("endpoint") {
 		r.badf("base-url", "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
 	}
 	cfg := openai.Config{
@@ -119,7 +119,7 @@ func (r *reader) target(api openai.API) openai.Config {
 		StallTimeout: r.limit("timeout-stall"), TotalTimeout: r.limit("timeout-total"),
 		NoKernelStamps: r.on("no-kernel-stamps"),
 	}
-	if r.c.IsSet("max-event-bytes") {
+	if r.given("max-event-bytes") {
 		cfg.MaxEventBytes = r.bounded("max-event-bytes", 1024, 1<<30)
 	}
 	for _, kv := range r.pairs("header", true) {
@@ -150,7 +150,7 @@ var endings = map[openai.API]string{
 
 // endpoint is the backend's own, unless another is given.
 func (r *reader) endpoint(api openai.API) string {
-	if !r.c.IsSet("endpoint") {
+	if !r.given("endpoint") {
 		return api.Path()
 	}
 	e := r.text("endpoint")
@@ -269,7 +269,7 @@ func (o *options) readSim(r *reader) {
 		return
 	}
 	for _, f := range []string{"base-url", "host", "port"} {
-		if r.c.IsSet(f) {
+		if r.given(f) {
 			r.badf(f, "names a server, but --sim benchmarks the simulator; want one of the two")
 		}
 	}

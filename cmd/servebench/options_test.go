@@ -216,7 +216,10 @@ func TestConflicts(t *testing.T) {
 		{"--backend openai-embeddings --endpoint /v1/completions", "--endpoint: /v1/embeddings"},
 		{"--backend vllm --endpoint /v1/chat/completions", "--endpoint: /v1/completions"},
 	} {
-		_, err := optionsOf(t, strings.Fields(row.args)...)
+		o, err := optionsOf(t, strings.Fields(row.args)...)
+		if err == nil {
+			err = o.config.Validate() // what a program would hear as well
+		}
 		if err == nil {
 			t.Errorf("%q is accepted", row.args)
 			continue

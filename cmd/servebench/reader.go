@@ -18,8 +18,19 @@ import (
 // reader reads values, with the table's defaults, and collects what is wrong with them.
 type reader struct {
 	c    *cli.Context
+	set  map[string]bool // the flags that were given; urfave/cli's IsSet walks over all
 	errs []error
 }
+
+func newReader(c *cli.Context) *reader {
+	r := &reader{c: c, set: map[string]bool{}}
+	for _, name := range c.FlagNames() {
+		r.set[name] = true
+	}
+	return r
+}
+
+func (r *reader) given(flag string) bool { return r.set[flag] }
 
 func (r *reader) badf(flag, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
@@ -27,7 +38,7 @@ func (r *reader) badf(flag, format string, args ...any) {
 
 // text is the flag's value, or its default.
 func (r *reader) text(flag string) string {
-	if r.c.IsSet(flag) {
+	if r.given(flag) {
 		return r.c.String(flag)
 	}
 	s, ok := flagByName[flag]
@@ -39,7 +50,7 @@ func (r *reader) text(flag string) string {
 
 // on is the state of a switch.
 func (r *reader) on(flag string) bool {
-	if r.c.IsSet(flag) {
+	if r.given(flag) {
 		return r.c.Bool(flag)
 	}
 	return r.text(flag) == "true"
@@ -68,7 +79,7 @@ func (r *reader) bounded(flag string, low, high int) int {
 }
 
 func (r *reader) optionalInt(flag string) *int {
-	if !r.c.IsSet(flag) {
+	if !r.given(flag) {
 		return nil
 	}
 	v := r.whole(flag)
@@ -88,7 +99,7 @@ func (r *reader) number(flag string) float64 {
 }
 
 func (r *reader) optionalNumber(flag string) *float64 {
-	if !r.c.IsSet(flag) {
+	if !r.given(flag) {
 		return nil
 	}
 	v := r.finite(flag)
@@ -105,7 +116,7 @@ func (r *reader) finite(flag string) float64 {
 
 // positive refuses 0 and less where a flag was given.
 func (r *reader) positive(flag string, v int) {
-	if r.c.IsSet(flag) && v < 1 {
+	if r.given(flag) && v < 1 {
 		r.badf(flag, "%s; want 1 or more", r.c.String(flag))
 	}
 }
@@ -125,7 +136,7 @@ func (r *reader) duration(flag string) time.Duration {
 
 // limit is a duration in which 0 means none. The default is the wire's.
 func (r *reader) limit(flag string) time.Duration {
-	if !r.c.IsSet(flag) {
+	if !r.given(flag) {
 		return 0
 	}
 	if d := r.duration(flag); d != 0 {
@@ -167,7 +178,7 @@ func (r *reader) pairs(flag string, secret bool) (out [][2]string) {
 
 // prefix is that of request ids: random, unless it is given.
 func (r *reader) prefix() string {
-	if r.c.IsSet("request-id-prefix") {
+	if r.given("request-id-prefix") {
 		return r.text("request-id-prefix")
 	}
 	var b [4]byte

@@ -40,7 +40,7 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 func (t *terminal) withOptions(ctx context.Context, words []string, f func(context.Context, *options) error) error {
 	app := &cli.App{
 		Name: "serve", HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true,
-		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(serveFlags()),
+		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(words),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
 		Action: func(c *cli.Context) error {
@@ -54,10 +54,18 @@ func (t *terminal) withOptions(ctx context.Context, words []string, f func(conte
 	return app.RunContext(ctx, append([]string{"serve"}, words...))
 }
 
-// cliFlags declares the flags to urfave/cli. The normaliser has checked how
-// numbers are written; here all values are text, read in reader.go.
-func cliFlags(specs []flagSpec) (flags []cli.Flag) {
-	for _, s := range specs {
+// cliFlags declares the flags in the canonical words to urfave/cli, whose time grows
+// with the square of their number. The normaliser has checked how numbers are written;
+// here all values are text, read in reader.go.
+func cliFlags(words []string) (flags []cli.Flag) {
+	declared := map[string]bool{}
+	for _, w := range words {
+		name, _, _ := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+		s := flagByName[name]
+		if declared[name] {
+			continue
+		}
+		declared[name] = true
 		switch {
 		case s.Arity == arityNone || s.Arity == arityToggle:
 			flags = append(flags, &cli.BoolFlag{Name: s.Name})
