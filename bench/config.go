@@ -106,6 +106,10 @@ type Config struct {
 // Progress tells how far a run is. It is safe for concurrent use; the zero value
 // is ready.
 type Progress struct {
+	// Entered, if set before the run, is called with each phase as it begins, one
+	// call after the other.
+	Entered func(phase string)
+
 	phase               atomic.Pointer[string]
 	total, done, failed atomic.Int64
 	events              atomic.Pointer[atomic.Int64]
@@ -135,6 +139,9 @@ func (p *Progress) enter(phase string, total int) {
 		p.done.Store(0)
 		p.failed.Store(0)
 		p.phase.Store(&phase)
+		if p.Entered != nil {
+			p.Entered(phase)
+		}
 	}
 }
 

@@ -99,6 +99,8 @@ type Hub struct {
 	// MinDistance and MaxDistance bound the edits of a blazedit row.
 	MinDistance float64 `json:"min_distance,omitempty"`
 	MaxDistance float64 `json:"max_distance,omitempty"`
+	// NoStream fetches all of a split before rows are sampled.
+	NoStream bool `json:"no_stream,omitempty"`
 }
 
 // Trace says how the lines of a timed_trace are written.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -16,188 +17,6 @@ import (
 // last of two equal flags wins, names may be shortened, and _ stands for -. Whatever
 // argparse refuses is refused here too, by name, because urfave/cli is silent about
 // some of it: it drops every flag after a stray word.
-
-// arity says which words a flag takes.
-type arity int
-
-const (
-	arityNone   arity = iota // a switch: --x, or --x=true and --x=false
-	arityToggle              // a switch that also has --no-x
-	arityOne                 // --x VALUE or --x=VALUE
-	arityMany                // --x and the words up to the next flag, or none (nargs="*")
-	aritySome                // like arityMany, with at least one word (nargs="+")
-)
-
-// kind says how the value of a flag is written. Numbers are checked here because Go's
-// flag package reads them in its own way: 010 as eight, NaN as a number.
-type kind int
-
-const (
-	kindText  kind = iota
-	kindInt        // as Python's int(): decimal, may be 1_000
-	kindFloat      // as Python's float(), without NaN
-	kindJSON       // decoded where it is used
-)
-
-// flagSpec describes one flag of the command. The zero Why means it is implemented.
-type flagSpec struct {
-	Name   string // without dashes
-	Arity  arity
-	Kind   kind
-	Secret bool   // values may hold credentials and are never shown
-	Own    bool   // a flag of servebench that vLLM does not have
-	Why    string // the reason for refusing a flag of vLLM, as shown to the user
-}
-
-// vllmFlags are all flags of `vllm bench serve` 0.32.0, in the order of
-// vllm/benchmarks/serve.py and datasets/datasets.py.
-var vllmFlags = []flagSpec{
-	{Name: "label", Arity: arityOne},
-	{Name: "backend", Arity: arityOne},
-	{Name: "base-url", Arity: arityOne},
-	{Name: "host", Arity: arityOne},
-	{Name: "port", Arity: arityOne, Kind: kindInt},
-	{Name: "endpoint", Arity: arityOne},
-	{Name: "header", Arity: arityMany, Secret: true},
-	{Name: "max-concurrency", Arity: arityOne, Kind: kindInt},
-	{Name: "model", Arity: arityOne},
-	{Name: "input-len", Arity: arityOne, Kind: kindInt},
-	{Name: "output-len", Arity: arityOne, Kind: kindInt},
-	{Name: "tokenizer", Arity: arityOne},
-	{Name: "tokenizer-mode", Arity: arityOne, Why: "there is one way to read a tokenizer here"},
-	{Name: "use-beam-search", Arity: arityNone, Why: "vLLM reads this flag and never uses it"},
-	{Name: "logprobs", Arity: arityOne, Kind: kindInt},
-	{Name: "request-rate", Arity: arityOne, Kind: kindFloat},
-	{Name: "burstiness", Arity: arityOne, Kind: kindFloat},
-	{Name: "probe-request-rate", Arity: arityOne, Kind: kindFloat, Why: "no probe requests are sent beside the load"},
-	{Name: "disable-tqdm", Arity: arityNone},
-	{Name: "num-warmups", Arity: arityOne, Kind: kindInt},
-	{Name: "profile", Arity: arityNone, Why: "the server's profiler is not started from here"},
-	{Name: "save-result", Arity: arityNone},
-	{Name: "save-detailed", Arity: arityNone},
-	{Name: "append-result", Arity: arityNone},
-	{Name: "metadata", Arity: arityMany},
-	{Name: "result-dir", Arity: arityOne},
-	{Name: "result-filename", Arity: arityOne},
-	{Name: "ignore-eos", Arity: arityNone},
-	{Name: "self-timed", Arity: arityToggle, Why: whyTrace},
-	{Name: "percentile-metrics", Arity: arityOne},
-	{Name: "metric-percentiles", Arity: arityOne},
-	{Name: "goodput", Arity: aritySome},
-	{Name: "request-id-prefix", Arity: arityOne},
-	{Name: "top-p", Arity: arityOne, Kind: kindFloat},
-	{Name: "top-k", Arity: arityOne, Kind: kindInt},
-	{Name: "min-p", Arity: arityOne, Kind: kindFloat},
-	{Name: "temperature", Arity: arityOne, Kind: kindFloat},
-	{Name: "frequency-penalty", Arity: arityOne, Kind: kindFloat},
-	{Name: "presence-penalty", Arity: arityOne, Kind: kindFloat},
-	{Name: "repetition-penalty", Arity: arityOne, Kind: kindFloat},
-	{Name: "served-model-name", Arity: arityOne},
-	{Name: "lora-modules", Arity: aritySome, Why: whyLoRA},
-	{Name: "lora-assignment", Arity: arityOne, Why: whyLoRA},
-	{Name: "ramp-up-strategy", Arity: arityOne, Why: whyRamp},
-	{Name: "ramp-up-start-rps", Arity: arityOne, Kind: kindInt, Why: whyRamp},
-	{Name: "ramp-up-end-rps", Arity: arityOne, Kind: kindInt, Why: whyRamp},
-	{Name: "ready-check-timeout-sec", Arity: arityOne, Kind: kindInt},
-	{Name: "chat-template-kwargs", Arity: arityOne, Kind: kindJSON, Why: "chat templates are not rendered here"},
-	{Name: "extra-body", Arity: arityOne, Kind: kindJSON, Secret: true},
-	{Name: "skip-tokenizer-init", Arity: arityNone},
-	{Name: "insecure", Arity: arityNone},
-	{Name: "plot-timeline", Arity: arityNone, Why: whyPlot},
-	{Name: "timeline-itl-thresholds", Arity: arityOne, Why: whyPlot},
-	{Name: "plot-dataset-stats", Arity: arityNone, Why: whyPlot},
-
-	{Name: "trust-remote-code", Arity: arityNone, Why: "code that comes with a model is never run here"},
-	{Name: "seed", Arity: arityOne, Kind: kindInt},
-	{Name: "num-prompts", Arity: arityOne, Kind: kindInt},
-	{Name: "dataset-name", Arity: arityOne},
-	{Name: "no-stream", Arity: arityNone, Why: "it is about downloading Hugging Face datasets; answers in one piece are --stream=false"},
-	{Name: "dataset-path", Arity: arityOne},
-	{Name: "no-oversample", Arity: arityNone},
-	{Name: "skip-chat-template", Arity: arityNone},
-	{Name: "enable-multimodal-chat", Arity: arityNone, Why: whyMedia},
-	{Name: "disable-shuffle", Arity: arityNone},
-	{Name: "custom-output-len", Arity: arityOne, Kind: kindInt},
-	{Name: "custom-ensure-client-side-data", Arity: arityNone, Why: whyMedia},
-	{Name: "spec-bench-output-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "spec-bench-category", Arity: arityOne, Why: whyDataset},
-	{Name: "sharegpt-output-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "timed-trace-chunk-hash-size", Arity: arityOne, Kind: kindInt, Why: whyTrace},
-	{Name: "timed-trace-sec-multiplier", Arity: arityOne, Kind: kindFloat, Why: whyTrace},
-	{Name: "timed-trace-label-timestamp", Arity: arityOne, Why: whyTrace},
-	{Name: "timed-trace-label-input-length", Arity: arityOne, Why: whyTrace},
-	{Name: "timed-trace-label-output-length", Arity: arityOne, Why: whyTrace},
-	{Name: "timed-trace-label-hash-ids", Arity: arityOne, Why: whyTrace},
-	{Name: "blazedit-min-distance", Arity: arityOne, Kind: kindFloat, Why: whyHF},
-	{Name: "blazedit-max-distance", Arity: arityOne, Kind: kindFloat, Why: whyHF},
-	{Name: "asr-max-audio-len-sec", Arity: arityOne, Kind: kindFloat, Why: whyHF},
-	{Name: "asr-min-audio-len-sec", Arity: arityOne, Kind: kindFloat, Why: whyHF},
-	{Name: "hf-subset", Arity: arityOne, Why: whyHF},
-	{Name: "hf-split", Arity: arityOne, Why: whyHF},
-	{Name: "hf-name", Arity: arityOne, Why: whyHF},
-	{Name: "hf-output-len", Arity: arityOne, Kind: kindInt, Why: whyHF},
-	{Name: "bfcl-categories", Arity: arityOne, Why: whyHF},
-	{Name: "prefix-repetition-prefix-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "prefix-repetition-suffix-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "prefix-repetition-num-prefixes", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "prefix-repetition-output-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "speed-bench-dataset-subset", Arity: arityOne, Why: whyDataset},
-	{Name: "speed-bench-output-len", Arity: arityOne, Kind: kindInt, Why: whyDataset},
-	{Name: "speed-bench-category", Arity: arityOne, Why: whyDataset},
-	{Name: "random-input-len", Arity: arityOne, Kind: kindInt},
-	{Name: "random-output-len", Arity: arityOne, Kind: kindInt},
-	{Name: "random-range-ratio", Arity: arityOne}, // a number or a JSON object
-	{Name: "random-prefix-len", Arity: arityOne, Kind: kindInt},
-	{Name: "random-batch-size", Arity: arityOne, Kind: kindInt, Why: whyPooling},
-	{Name: "no-reranker", Arity: arityNone, Why: whyPooling},
-	{Name: "random-mm-base-items-per-request", Arity: arityOne, Kind: kindInt, Why: whyMedia},
-	{Name: "random-mm-num-mm-items-range-ratio", Arity: arityOne, Kind: kindFloat, Why: whyMedia},
-	{Name: "random-mm-limit-mm-per-prompt", Arity: arityOne, Kind: kindJSON, Why: whyMedia},
-	{Name: "random-mm-bucket-config", Arity: arityOne, Why: whyMedia},
-}
-
-// Reasons that several flags share.
-const (
-	whyLoRA    = "requests are not spread over LoRA adapters"
-	whyRamp    = "the request rate is constant during a run"
-	whyPlot    = "nothing is drawn"
-	whyTrace   = "the timed_trace dataset is missing"
-	whyDataset = "its dataset is missing"
-	whyHF      = "Hugging Face datasets are not read"
-	whyMedia   = "prompts are text only"
-	whyPooling = "embedding and rerank requests are missing"
-)
-
-// ownFlags are the flags vLLM does not have.
-var ownFlags = []flagSpec{
-	{Name: "sim", Arity: arityNone, Own: true},
-	{Name: "sim-ttft", Arity: arityOne, Own: true},
-	{Name: "sim-itl", Arity: arityOne, Own: true},
-	{Name: "sim-per-prompt-token", Arity: arityOne, Own: true},
-	{Name: "sim-jitter", Arity: arityOne, Own: true},
-	{Name: "sim-slots", Arity: arityOne, Own: true},
-	{Name: "sim-tokens-per-chunk", Arity: arityOne, Own: true},
-	{Name: "sim-seed", Arity: arityOne, Own: true},
-	{Name: "manifest", Arity: arityOne, Own: true},
-	{Name: "subject", Arity: arityOne, Own: true},
-	{Name: "records", Arity: arityOne, Own: true},
-	{Name: "prompt-form", Arity: arityOne, Own: true},
-	{Name: "timeout-stall", Arity: arityOne, Own: true},
-	{Name: "timeout-total", Arity: arityOne, Own: true},
-	{Name: "timeout-connect", Arity: arityOne, Own: true},
-	{Name: "timeout-headers", Arity: arityOne, Own: true},
-	{Name: "stream", Arity: arityNone, Own: true}, // on unless --stream=false
-	{Name: "strict-openai", Arity: arityNone, Own: true},
-	{Name: "pacing", Arity: arityOne, Own: true},
-	{Name: "warmup-prompts", Arity: arityOne, Own: true},
-	{Name: "dry-run", Arity: arityNone, Own: true},
-	{Name: "no-kernel-stamps", Arity: arityNone, Own: true},
-	{Name: "max-event-bytes", Arity: arityOne, Own: true},
-	{Name: "drain", Arity: arityOne, Own: true},
-}
-
-// serveFlags returns every flag of `servebench serve`, the refused ones included.
-func serveFlags() []flagSpec { return slices.Concat(vllmFlags, ownFlags) }
 
 // usageError is one mistake on the command line. Its parts are one line each, with
 // text from the command line made printable and without values of secret flags.
@@ -242,6 +61,7 @@ func normalize(args []string, specs []flagSpec) (parsedArgs, error) {
 		return parsedArgs{Help: true, Topic: topic}, nil
 	}
 	r.read(args)
+	r.setObjects()
 	if len(r.problems) > 0 {
 		return parsedArgs{}, errors.Join(r.problems...)
 	}
@@ -255,7 +75,9 @@ type argReader struct {
 	given    []givenFlag // by index of specs
 	last     int         // index of the latest flag in specs, -1 without one
 	lastWord word
+	objects  []*objectFlag // given key by key, in the order they were begun
 	problems []error
+	notes    []string // what else is doubtful
 }
 
 // givenFlag is what the command line says about one flag.
@@ -279,6 +101,8 @@ func (r *argReader) read(args []string) {
 			rest = rest[r.names.countValues(rest):] // one complaint for a row of words
 		case formFlag:
 			rest = rest[r.take(w, rest):]
+		case formDotted:
+			rest = rest[r.takeKey(w, rest):]
 		default:
 			r.unknown(w)
 			rest = rest[r.names.countValues(rest):] // they belong to the unknown flag
@@ -292,12 +116,6 @@ func (r *argReader) take(w word, rest []string) int {
 	spec := r.specs[w.spec]
 	r.last, r.lastWord = w.spec, w
 	r.given[w.spec].times++
-	if spec.Why != "" {
-		if r.given[w.spec].times == 1 {
-			r.fail(spec.Name, fmt.Sprintf("--%s is not supported yet: %s", r.asked(w), spec.Why), "")
-		}
-		return r.names.countValues(rest) // one complaint is enough, whatever follows
-	}
 	switch {
 	case spec.Arity == arityNone || spec.Arity == arityToggle:
 		r.set(w.spec, []string{r.switchValue(w)})
@@ -332,10 +150,37 @@ func (r *argReader) set(index int, values []string) {
 		canonical, problem := canonicalValue(spec.Kind, v)
 		if problem != "" {
 			r.fail(spec.Name, fmt.Sprintf("--%s: %s %s", spec.Name, r.show(v), problem), "")
+		} else {
+			r.checkChoice(spec, canonical)
 		}
 		values[i] = canonical
 	}
 	r.given[index].values = values
+}
+
+// checkChoice complains about a value that the flag does not have, and about one that
+// it has in vLLM and not here.
+func (r *argReader) checkChoice(spec flagSpec, value string) {
+	choices := spec.choices()
+	switch {
+	case spec.Use == refused && !sameValue(spec.Kind, value, spec.Default):
+		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, quoteWord(value), spec.Why), "leave it out")
+	case len(choices) > 0 && !slices.Contains(choices, value):
+		r.fail(spec.Name, fmt.Sprintf("--%s: %s is unknown", spec.Name, quoteWord(value)), "want one of "+strings.Join(spec.offered(), ", "))
+	case spec.refusal(value) != "":
+		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, value, spec.refusal(value)),
+			"want one of "+strings.Join(spec.offered(), ", "))
+	}
+}
+
+// sameValue compares values as the flag reads them.
+func sameValue(k kind, a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if k == kindFloat && errX == nil && errY == nil {
+		return x == y
+	}
+	return a == b
 }
 
 // switchValue reads the =true or =false that may follow a switch.
@@ -405,9 +250,9 @@ func (r *argReader) unknown(w word) {
 	switch name := strings.TrimPrefix(w.dashed, "-"); {
 	case w.form == formAmbiguous:
 		r.fail("", fmt.Sprintf("%s is short for more than one flag", quoteWord(w.dashed)), "one of "+strings.Join(w.candidates, ", "))
-	case w.form == formDotted:
+	case w.keyless:
 		flag := r.specs[w.spec].Name
-		r.fail(flag, fmt.Sprintf("--%s.KEY is not supported yet", flag), fmt.Sprintf("give the whole object: --%s '{\"KEY\": VALUE}'", flag))
+		r.fail(flag, fmt.Sprintf("--%s holds no JSON object, so it has no keys", flag), "write --"+flag)
 	case r.names.longName(name) != "":
 		long := r.names.longName(name)
 		r.fail(long, fmt.Sprintf("%s has one dash", quoteWord(w.dashed)), "write --"+long)
@@ -421,7 +266,7 @@ func (r *argReader) unknown(w word) {
 
 // suggestion names the flag that name was probably meant to be.
 func (r *argReader) suggestion(name string) string {
-	name = dashes(name)
+	name, _, _ = strings.Cut(dashes(name), ".")
 	if spec := r.names.spec(strings.TrimPrefix(name, "no-")); spec >= 0 && r.specs[spec].Arity == arityNone {
 		return fmt.Sprintf("write --%s=false", r.specs[spec].Name)
 	}
@@ -434,9 +279,9 @@ func (r *argReader) suggestion(name string) string {
 		limit = 1
 	}
 	for _, spec := range r.specs {
-		// An implemented flag is preferred to a refused one at the same distance.
+		// A flag that does something is preferred to others at the same distance.
 		d := editDistance(name, spec.Name)
-		if d < limit || d == limit && (best == "" || spec.Why == "" && r.specs[r.names.exact[best]].Why != "") {
+		if d < limit || d == limit && (best == "" || spec.Use == works && r.specs[r.names.exact[best]].Use != works) {
 			best, limit = spec.Name, d
 		}
 	}
@@ -451,9 +296,10 @@ func (r *argReader) fail(flag, problem, hint string) {
 }
 
 // show quotes a word for a message, unless it may be part of a secret: the words
-// after --header without quotes around them are.
+// after --header without quotes around them are, and what looks like a header.
 func (r *argReader) show(arg string) string {
-	if r.last >= 0 && r.specs[r.last].Secret {
+	lower := strings.ToLower(arg)
+	if r.last >= 0 && r.specs[r.last].Secret || strings.Contains(lower, "authorization") || strings.Contains(lower, "bearer") {
 		return "(not shown)"
 	}
 	return quoteWord(arg)
@@ -470,7 +316,7 @@ func (r *argReader) words() []string {
 }
 
 func (r *argReader) warnings() []string {
-	var out []string
+	out := r.notes
 	for i, g := range r.given {
 		if g.times < 2 {
 			continue
@@ -493,7 +339,7 @@ const (
 	formHelp           // -h, --help or --help=WORD
 	formEnd            // --
 	formAmbiguous      // begins more than one name
-	formDotted         // --json-flag.key
+	formDotted         // --x.key of a flag with keys
 	formUnknown        // begins with - and is none of these
 )
 
@@ -502,6 +348,7 @@ type word struct {
 	form       form
 	spec       int    // for formFlag and formDotted
 	negated    bool   // given as --no-x
+	keyless    bool   // formUnknown: --x.key of a flag without keys
 	dashed     string // the part before =, as typed
 	value      string // the part behind =
 	hasValue   bool
@@ -554,6 +401,8 @@ func (n flagNames) classify(arg string) word {
 	case isLong && n.find(long, &w):
 	case negativeNumber.MatchString(arg), strings.Contains(w.dashed, " "):
 		w.form = formValue
+	case !isLong && strings.Contains(arg, " ") && n.longName(w.dashed[1:]) == "":
+		w.form = formValue // behind two dashes it is a mistyped flag sooner than a value
 	}
 	return w
 }
@@ -566,13 +415,16 @@ func (n flagNames) find(typed string, w *word) bool {
 	if name == "" {
 		return false
 	}
-	if base, _, dotted := strings.Cut(name, "."); dotted {
-		// Keys are for flags that hold JSON; no name has a dot.
-		i := n.spec(base)
-		if i < 0 || n.specs[i].Kind != kindJSON {
+	if base, _, dotted := strings.Cut(name, "."); dotted { // no name has a dot
+		if !n.find(base, w) {
 			return false
 		}
-		w.form, w.spec = formDotted, i
+		if w.form == formFlag {
+			w.form = formDotted
+			if w.negated || !n.specs[w.spec].Keys {
+				w.form, w.keyless = formUnknown, true
+			}
+		}
 		return true
 	}
 	if n.settle(name, w) {
@@ -711,6 +563,10 @@ func canonicalValue(k kind, v string) (canonical, problem string) {
 			return v, "is out of range"
 		}
 		return digits, ""
+	case kindJSON:
+		if !json.Valid([]byte(v)) {
+			return v, "is not JSON"
+		}
 	}
 	return v, ""
 }

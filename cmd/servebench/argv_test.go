@@ -23,11 +23,11 @@ func TestCommandLinesAreReadAsArgparseReadsThem(t *testing.T) {
 		{"nothing is nothing", nil, nil},
 		{"value as its own word", words("--num-prompts 5"), words("--num-prompts=5")},
 		{"value behind =", words("--num-prompts=5"), words("--num-prompts=5")},
-		{"only the first = separates", words("--label a=b=c --tokenizer=x=y"), words("--label=a=b=c --tokenizer=x=y")},
-		{"_ stands for - in names and is kept in values", words("--num_prompts 5 --dataset_path=my_file"), words("--num-prompts=5 --dataset-path=my_file")},
+		{"only the first = separates", words("--label a=b=c --tokenizer=x=y"), words("--tokenizer=x=y --label=a=b=c")},
+		{"_ stands for - in names and is kept in values", words("--num_prompts 5 --dataset_path=my_file"), words("--dataset-path=my_file --num-prompts=5")},
 		{"mixed _ and -", words("--ready_check-timeout_sec 1"), words("--ready-check-timeout-sec=1")},
-		{"empty value", []string{"--label", "", "--result-dir="}, words("--label= --result-dir=")},
-		{"the order of the flags does not show", words("--seed 1 --label x"), words("--label=x --seed=1")},
+		{"empty value", []string{"--label", "", "--result-dir="}, words("--result-dir= --label=")},
+		{"the order of the flags does not show", words("--label x --seed 1"), words("--seed=1 --label=x")},
 
 		{"negative number as a value", words("--seed -1 --custom-output-len -1"), words("--seed=-1 --custom-output-len=-1")},
 		{"negative fraction", words("--presence-penalty -.5 --frequency-penalty -1.5"), words("--frequency-penalty=-1.5 --presence-penalty=-.5")},
@@ -37,11 +37,11 @@ func TestCommandLinesAreReadAsArgparseReadsThem(t *testing.T) {
 		{"a word with a space is a value", []string{"--label", "-x y"}, []string{"--label=-x y"}},
 		{"JSON is left as it is", []string{"--extra-body", `{"a_b": -1, "c": [1,2]}`}, []string{`--extra-body={"a_b": -1, "c": [1,2]}`}},
 
-		{"switch", words("--ignore-eos --num-prompts 5"), words("--ignore-eos=true --num-prompts=5")},
-		{"switch with =true and =false", words("--ignore-eos=false --disable-tqdm=true"), words("--disable-tqdm=true --ignore-eos=false")},
+		{"switch", words("--ignore-eos --num-prompts 5"), words("--num-prompts=5 --ignore-eos=true")},
+		{"switch with =true and =false", words("--ignore-eos=false --disable-tqdm=true"), words("--ignore-eos=false --disable-tqdm=true")},
 		{"--stream=false", words("--stream=false"), words("--stream=false")},
 
-		{"list up to the next flag", words("--metadata a=1 b=2 --seed 3"), words("--metadata=a=1 --metadata=b=2 --seed=3")},
+		{"list up to the next flag", words("--metadata a=1 b=2 --seed 3"), words("--seed=3 --metadata=a=1 --metadata=b=2")},
 		{"list with negative numbers", words("--metadata -1 x=1"), words("--metadata=-1 --metadata=x=1")},
 		{"list behind = has one value", words("--goodput=ttft:100"), words("--goodput=ttft:100")},
 		{"commas do not split", words("--header X=a,b"), words("--header=X=a,b")},
@@ -60,9 +60,9 @@ func TestCommandLinesAreReadAsArgparseReadsThem(t *testing.T) {
 
 		{"-- may end the line", words("--seed 1 --"), words("--seed=1")},
 
-		{"Python integers: leading zeros are decimal, _ groups", words("--num-prompts 010 --seed 1_000"), words("--seed=1000 --num-prompts=10")},
+		{"Python integers: leading zeros are decimal, _ groups", words("--num-prompts 010 --seed 1_000"), words("--num-prompts=10 --seed=1000")},
 		{"Python integers: sign and spaces", []string{"--seed", " +7 "}, words("--seed=7")},
-		{"Python floats", words("--request-rate inf --top-p .5 --min-p 1. --temperature 1_0e-1"), words("--request-rate=inf --top-p=.5 --min-p=1. --temperature=10e-1")},
+		{"Python floats", words("--request-rate inf --top-p .5 --min-p 1. --temperature 1_0e-1"), words("--request-rate=inf --temperature=10e-1 --top-p=.5 --min-p=1.")},
 	} {
 		got, err := normalize(row.args, serveFlags())
 		if err != nil {
@@ -103,23 +103,28 @@ func TestMistakesAreNamedWithWhatWouldBeRight(t *testing.T) {
 		{"typing mistake with _", words("--request_rte=5"), `unknown flag "--request_rte"; did you mean --request-rate?`},
 		{"nothing near", words("--xylophone"), `unknown flag "--xylophone"`},
 		{"--no- of a switch without it", words("--no-insecure"), `unknown flag "--no-insecure"; write --insecure=false`},
-		{"ambiguous name", words("--num 5"), `"--num" is short for more than one flag; one of --num-warmups, --num-prompts`},
+		{"ambiguous name", words("--num 5"), `"--num" is short for more than one flag; one of --num-prompts, --num-warmups`},
 		{"ambiguous with help", words("--he A=1"), `"--he" is short for more than one flag; one of --help, --header`},
 		{"value missing at the end", words("--model"), `--model needs a value`},
 		{"value missing before a flag", words("--model --seed 1"), `--model needs a value`},
 		{"value missing before --", words("--model --"), `--model needs a value`},
 		{"value that looks like a flag", words("--label -x"), `--label needs a value; write --label=VALUE if the value begins with -`},
 		{"list without its one value", words("--goodput --seed 1"), `--goodput needs a value`},
-		{"refused flag", words("--lora-modules a b --seed 1"), `--lora-modules is not supported yet: requests are not spread over LoRA adapters`},
-		{"refused flag twice is one mistake", words("--hf-split a --hf-split b"), `--hf-split is not supported yet: Hugging Face datasets are not read`},
-		{"refused flag by a short name", words("--ramp-up-st linear --ramp-up-e 5"),
-			"\"--ramp-up-st\" is short for more than one flag; one of --ramp-up-strategy, --ramp-up-start-rps\n" +
-				"--ramp-up-end-rps is not supported yet: the request rate is constant during a run"},
-		{"refused switch in its --no- form", words("--no-self-timed"), `--no-self-timed is not supported yet: the timed_trace dataset is missing`},
-		{"refused flag without its value", words("--hf-name"), `--hf-name is not supported yet: Hugging Face datasets are not read`},
-		{"dotted JSON", words("--extra-body.chat_template_kwargs.enable_thinking false"),
-			`--extra-body.KEY is not supported yet; give the whole object: --extra-body '{"KEY": VALUE}'`},
-		{"dotted name of a flag without JSON", words("--seed.x 1"), `unknown flag "--seed.x"; did you mean --seed?`},
+		{"short for several", words("--ramp-up-st linear"), `"--ramp-up-st" is short for more than one flag; one of --ramp-up-strategy, --ramp-up-start-rps`},
+		{"flag with a value that means something", words("--asr-max-audio-len-sec 30"), `--asr-max-audio-len-sec "30" is not supported: audio is not sent; leave it out`},
+		{"flag without a default", words("--bfcl-categories simple"), `--bfcl-categories "simple" is not supported: requests carry no tool schemas of BFCL; leave it out`},
+		{"value of vLLM's that is not here", words("--tokenizer-mode mistral"),
+			`--tokenizer-mode mistral is not supported: tokenizers are read from tokenizer.json, not from mistral_common's files; want one of auto, hf`},
+		{"data set that is not here", words("--dataset-name custom_audio"),
+			`--dataset-name custom_audio is not supported: audio is not sent; want one of sharegpt, burstgpt, random, random-mm, random-rerank, hf, custom, custom_image, prefix_repetition, spec_bench, speed_bench, timed_trace, sonnet`},
+		{"value that nobody knows", words("--lora-assignment first"), `--lora-assignment: "first" is unknown; want one of random, round-robin`},
+		{"no JSON", words("--chat-template-kwargs {a:1}"), `--chat-template-kwargs: "{a:1}" is not JSON`},
+		{"key without its value", words("--extra-body.a"), `"--extra-body.a" needs a value; write --extra-body.KEY=VALUE if the value begins with -`},
+		{"key before a flag", words("--extra-body.a --seed 1"), `"--extra-body.a" needs a value; write --extra-body.KEY=VALUE if the value begins with -`},
+		{"key with what JSON has not", words("--chat-template-kwargs.a NaN"), `--chat-template-kwargs.KEY: NaN is no JSON number`},
+		{"key of text that is broken", words("--chat-template-kwargs.a \xff"), `--chat-template-kwargs.KEY: a key or value is not UTF-8`},
+		{"key of a flag without JSON", words("--seed.x 1"), `--seed holds no JSON object, so it has no keys; write --seed`},
+		{"key of nothing", words("--sede.x 1"), `unknown flag "--sede.x"; did you mean --seed?`},
 		{"all mistakes at once", words("--seed x --modle y --port"),
 			"--seed: \"x\" is not a whole number\nunknown flag \"--modle\"; did you mean --model?\n--port needs a value"},
 
@@ -160,9 +165,13 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		words("-HAuthorization:" + secret),
 		words("--extra-body={key: " + secret),
 		words("--extra-body {key: " + secret),
-		words("--extra-body.key=" + secret),
-		words("--extra-body.key " + secret),
+		words("--extra-body.key=" + secret + "\xff"),
+		words("--extra-body.key " + secret + " more"),
+		words("--extra-body.k --extra-body={" + secret),
 		words("--header A=1 -- " + secret),
+		{"-HAuthorization: Bearer " + secret},
+		{"--hedaer=Authorization: Bearer " + secret},
+		{"-header=Authorization: Bearer " + secret},
 	} {
 		_, err := normalize(args, serveFlags())
 		if err == nil {
@@ -171,7 +180,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			t.Errorf("normalize(%q) shows the secret: %v", args, err)
 		}
 	}
-	got, err := normalize(words("--header A="+secret+" --header B="+secret), serveFlags())
+	got, err := normalize(words("--header A="+secret+" --header B="+secret+" --extra-body {} --extra-body.k ["+secret+" --extra-body.k "+secret), serveFlags())
 	if err != nil || strings.Contains(strings.Join(got.Warnings, "\n"), "s3cr3t") {
 		t.Errorf("warnings show the secret or err: %q, %v", got.Warnings, err)
 	}
@@ -245,107 +254,6 @@ func TestAToggleHasANoForm(t *testing.T) {
 	}
 }
 
-// TestEveryFlagOfVLLMIsEitherImplementedOrRefused holds the table against the two lists
-// it was made from: names of vLLM 0.32.0, read from its argparse calls, by nargs.
-func TestEveryFlagOfVLLMIsEitherImplementedOrRefused(t *testing.T) {
-	implemented := words(`backend base-url host port endpoint header insecure model
-		served-model-name tokenizer skip-tokenizer-init dataset-name dataset-path num-prompts
-		seed input-len output-len random-input-len random-output-len random-range-ratio
-		random-prefix-len custom-output-len skip-chat-template disable-shuffle no-oversample
-		request-rate burstiness max-concurrency num-warmups ready-check-timeout-sec ignore-eos
-		temperature top-p top-k min-p frequency-penalty presence-penalty repetition-penalty
-		logprobs extra-body request-id-prefix save-result save-detailed append-result metadata
-		result-dir result-filename label percentile-metrics metric-percentiles goodput
-		disable-tqdm`)
-	refused := words(`tokenizer-mode use-beam-search probe-request-rate profile self-timed
-		no-self-timed lora-modules lora-assignment ramp-up-strategy ramp-up-start-rps
-		ramp-up-end-rps chat-template-kwargs plot-timeline timeline-itl-thresholds
-		plot-dataset-stats trust-remote-code no-stream enable-multimodal-chat
-		custom-ensure-client-side-data spec-bench-output-len spec-bench-category
-		sharegpt-output-len timed-trace-chunk-hash-size timed-trace-sec-multiplier
-		timed-trace-label-timestamp timed-trace-label-input-length
-		timed-trace-label-output-length timed-trace-label-hash-ids blazedit-min-distance
-		blazedit-max-distance asr-max-audio-len-sec asr-min-audio-len-sec hf-subset hf-split
-		hf-name hf-output-len bfcl-categories prefix-repetition-prefix-len
-		prefix-repetition-suffix-len prefix-repetition-num-prefixes
-		prefix-repetition-output-len speed-bench-dataset-subset speed-bench-output-len
-		speed-bench-category random-batch-size no-reranker random-mm-base-items-per-request
-		random-mm-num-mm-items-range-ratio random-mm-limit-mm-per-prompt
-		random-mm-bucket-config`)
-	switches := words(`use-beam-search disable-tqdm profile save-result save-detailed
-		append-result ignore-eos skip-tokenizer-init insecure plot-timeline plot-dataset-stats
-		trust-remote-code no-stream no-oversample skip-chat-template enable-multimodal-chat
-		disable-shuffle custom-ensure-client-side-data no-reranker`)
-	arities := map[string]arity{"self-timed": arityToggle, "header": arityMany,
-		"metadata": arityMany, "goodput": aritySome, "lora-modules": aritySome}
-	for _, name := range switches {
-		arities[name] = arityNone
-	}
-
-	// 52 implemented + 50 refused = 101 flags of vLLM and --no-self-timed.
-	if n := len(implemented) + len(refused); n != 102 || len(vllmFlags) != 101 {
-		t.Errorf("%d names and %d flags, want 102 and 101", n, len(vllmFlags))
-	}
-	var gotImplemented, gotRefused []string
-	for _, spec := range vllmFlags {
-		want, ok := arities[spec.Name]
-		if !ok {
-			want = arityOne
-		}
-		if spec.Arity != want || spec.Own {
-			t.Errorf("--%s: arity %d, own %v; want arity %d of vLLM", spec.Name, spec.Arity, spec.Own, want)
-		}
-		if spec.Why == "" {
-			gotImplemented = append(gotImplemented, spec.Name)
-			continue
-		}
-		gotRefused = append(gotRefused, spec.Name)
-		if spec.Arity == arityToggle {
-			gotRefused = append(gotRefused, "no-"+spec.Name)
-		}
-	}
-	sameSet := func(reading string, want, got []string) {
-		slices.Sort(want)
-		slices.Sort(got)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reading, diff)
-		}
-	}
-	sameSet("implemented", implemented, gotImplemented)
-	sameSet("refused", refused, gotRefused)
-}
-
-func TestOwnFlagsDoNotClashWithVLLM(t *testing.T) {
-	seen := map[string]bool{helpName: true}
-	for _, spec := range serveFlags() {
-		if seen[spec.Name] {
-			t.Errorf("--%s is there twice", spec.Name)
-		}
-		if spec.Own && spec.Why != "" {
-			t.Errorf("--%s is ours and refused", spec.Name)
-		}
-		seen[spec.Name] = true
-	}
-	for _, spec := range ownFlags {
-		if !spec.Own {
-			t.Errorf("--%s is not marked as ours", spec.Name)
-		}
-	}
-}
-
-func TestEveryRefusedFlagIsRefusedByName(t *testing.T) {
-	for _, spec := range vllmFlags {
-		if spec.Why == "" {
-			continue
-		}
-		_, err := normalize([]string{"--" + spec.Name, "1"}, serveFlags())
-		want := "--" + spec.Name + " is not supported yet: " + spec.Why
-		if err == nil || err.Error() != want {
-			t.Errorf("--%s: error %v, want %s", spec.Name, err, want)
-		}
-	}
-}
-
 func TestEditDistanceIsLevenshtein(t *testing.T) {
 	for _, row := range []struct {
 		a, b string
@@ -395,7 +303,7 @@ func flagGroups(args []string, names flagNames) [][]string {
 		switch names.classify(arg).form {
 		case formEnd:
 			return groups
-		case formFlag:
+		case formFlag, formDotted:
 			groups = append(groups, []string{arg})
 		default:
 			groups[len(groups)-1] = append(groups[len(groups)-1], arg)
@@ -408,7 +316,8 @@ func FuzzNormalize(f *testing.F) {
 	for _, line := range []string{
 		"--num-prompts 5 --seed=-1", "--metadata a=1 b=2 --header A=1 --header",
 		"--ignore-eos false", "-num-prompts 5", "--help=all", "--num 5", "--max 3 --rec -",
-		"--goodput ttft:100 tpot:50 -- x", "--extra-body.a.b 1", "--stream=false --stream",
+		"--goodput ttft:100 tpot:50 -- x", "--extra-body.a.b 1", "--extra-body {} --extra-b.l+=x,y --extra-body.a {\"b\":[1]}",
+		"--tokenizer-mode mistral --asr-max-audio-len-sec inf", "--stream=false --stream",
 		"--seed -1 -2", "--=x", "--_ -_ - -- -", "--label -0x1 --top-p 1_0.5e-3", "--no_self",
 		"--header=A=1 B", "– —x --\x00\xff",
 	} {
@@ -441,8 +350,9 @@ func FuzzNormalize(f *testing.F) {
 		if err != nil || !slices.Equal(again.Words, got.Words) || again.Warnings != nil {
 			t.Fatalf("not idempotent: %q, then %q, %q, %v", got.Words, again.Words, again.Warnings, err)
 		}
-		// Equal flags must keep their order, so only lines without them are turned.
-		if got.Warnings == nil {
+		// Equal flags and keys must keep their order, so only lines without them are turned.
+		dotted := slices.ContainsFunc(args, func(a string) bool { return names.classify(a).form == formDotted })
+		if got.Warnings == nil && !dotted {
 			groups := flagGroups(args, names)
 			slices.Reverse(groups)
 			turned, err := normalize(slices.Concat(groups...), specs)

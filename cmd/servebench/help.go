@@ -3,129 +3,178 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
-// helpTexts says what each flag does, its default in brackets.
-var helpTexts = map[string]string{
-	"label":                   "first part of the default result file's name, and a key of the result",
-	"backend":                 "vllm, openai (both completions) or openai-chat [openai]",
-	"base-url":                "URL of the server; overrides --host and --port",
-	"host":                    "host of the server [127.0.0.1]",
-	"port":                    "port of the server [8000]",
-	"endpoint":                "path of the API [follows the backend]",
-	"header":                  "KEY=VALUE ... to send with every request; never shown",
-	"insecure":                "do not check the server's certificate",
-	"model":                   "the model's id [the first of the server's list]",
-	"served-model-name":       "the name to send instead of --model",
-	"tokenizer":               "folder, tokenizer.json or id in the local hub cache [that of --model, else the server counts]",
-	"skip-tokenizer-init":     "use no tokenizer at all",
-	"dataset-name":            "random or custom [random]",
-	"dataset-path":            "the JSONL file of a custom data set",
-	"num-prompts":             "timed requests [1000]; custom: 0 takes all rows",
-	"seed":                    "seed of prompts and arrivals [0]",
-	"input-len":               "sets --random-input-len",
-	"output-len":              "sets --random-output-len and --custom-output-len",
-	"random-input-len":        "prompt tokens [1024]",
-	"random-output-len":       "tokens to generate [128]",
-	"random-range-ratio":      `spread of both lengths, or {"input": a, "output": b} [0.0]`,
-	"random-prefix-len":       "tokens of a prefix that all prompts share, added to the input [0]",
-	"custom-output-len":       "tokens to generate, -1 for each line's output_tokens [256]",
-	"skip-chat-template":      "send custom prompts as they are",
-	"disable-shuffle":         "keep the file's order",
-	"no-oversample":           "do not repeat rows of a file that has too few",
-	"request-rate":            "requests a second, or inf for a closed loop [inf]",
-	"burstiness":              "shape of the gamma distribution of gaps; 1 is Poisson, inf constant [1.0]",
-	"max-concurrency":         "most requests in flight [no limit]",
-	"num-warmups":             "untimed requests before [0]",
-	"ready-check-timeout-sec": "try request 0 for so long before starting [no check]",
-	"ignore-eos":              "ask for all tokens; always on for random",
-	"temperature":             "sampling temperature [the server's]",
-	"top-p":                   "sampling parameter", "top-k": "sampling parameter", "min-p": "sampling parameter",
-	"frequency-penalty":  "sampling parameter",
-	"presence-penalty":   "sampling parameter",
-	"repetition-penalty": "sampling parameter",
-	"logprobs":           "log probabilities to ask for (completions)",
-	"extra-body":         "JSON object merged over each request's body",
-	"request-id-prefix":  "x-request-id is this and the request's number [bench-<random>-]",
-	"save-result":        "write the result, and beside it manifest, records and histograms",
-	"save-detailed":      "with arrays of every request in the result, generated texts among them",
-	"append-result":      "append the result to its file as a line",
-	"metadata":           "KEY=VALUE ... for the result",
-	"result-dir":         "folder of the result file [.]",
-	"result-filename":    "name of the result file",
-	"percentile-metrics": "metrics to show and save: ttft,tpot,itl,e2el,client_queue_time,e2el_including_client_queue [ttft,tpot,itl]",
-	"metric-percentiles": "percentiles to show and save [99]",
-	"goodput":            "METRIC:MS ... bounds on ttft, tpot, e2el",
-	"disable-tqdm":       "show no progress",
+// helpWidth is how wide a line of help may be.
+const helpWidth = 100
 
-	"sim":                  "start the embedded simulator and benchmark it",
-	"sim-ttft":             "its time to first token [50ms]",
-	"sim-itl":              "its time between tokens [10ms]",
-	"sim-per-prompt-token": "added to the time to first token for each prompt token [0s]",
-	"sim-jitter":           "spread of its times, 0 to 1 [0]",
-	"sim-slots":            "requests it serves at once, 0 for no limit [0]",
-	"sim-tokens-per-chunk": "tokens in an event after the first [1]",
-	"sim-seed":             "seed of its jitter [0]",
-	"manifest":             "write the manifest here",
-	"subject":              "YAML file that declares the model for the manifest",
-	"records":              "write the request records here",
-	"prompt-form":          "text or token-ids (completions) [text]",
-	"timeout-stall":        "end a stream without an event for so long; 0 never [600s]",
-	"timeout-total":        "end a request after so long; 0 never [6h]",
-	"timeout-connect":      "give up connecting after so long; 0 never [10s]",
-	"timeout-headers":      "end a request without response headers after so long [never]",
-	"stream":               "--stream=false asks for answers in one piece",
-	"strict-openai":        "send only OpenAI's own parameters",
-	"pacing":               "sleep or hybrid (sleep, then spin where a core is free) [hybrid]",
-	"warmup-prompts":       "distinct prompts of their own, or first: request 0 again, as vLLM does [distinct]",
-	"dry-run":              "show the plan and the body of request 0; send nothing",
-	"no-kernel-stamps":     "take the time of reading for arrivals",
-	"max-event-bytes":      "longest event of a stream [16 MiB]",
-	"drain":                "after a first interrupt, time for requests in flight to end [10s]",
-}
+const helpHead = "servebench serve: run one benchmark against an OpenAI-compatible server.\n\n" +
+	"Takes the flags of `vllm bench serve`, as argparse reads them, and its own. [In brackets: defaults]\n" +
+	"OPENAI_API_KEY goes to every request to the server.\n"
 
-// printHelp lists the flags, or those that topic occurs in; "all" adds those of
-// vLLM that are refused.
-func printHelp(w io.Writer, specs []flagSpec, topic string) error {
+const helpTail = "\nObjects may be given key by key: --extra-body.chat_template_kwargs.enable_thinking false,\n" +
+	"--extra-body.stop+ a,b (a list). --help=WORD shows the flags of a group or with WORD in the name,\n" +
+	"--help=all everything.\n"
+
+// printHelp writes the flags in their groups. The topic is the word of --help=WORD, in
+// lower case with - for _: a group, a part of a flag's name, or of its text. All but
+// the short list ("") is in full.
+func printHelp(w io.Writer, topic string) error {
 	var b strings.Builder
-	if topic == "" || topic == "all" {
-		b.WriteString("servebench serve: run one benchmark against an OpenAI-compatible server.\n\n" +
-			"Takes the flags of `vllm bench serve` (as argparse reads them), and its own.\n" +
-			"OPENAI_API_KEY goes to every request to the server.\n")
+	whole := topic == "" || topic == "all" || topic == "options"
+	if whole {
+		b.WriteString(helpHead)
 	}
-	shown := 0
-	for _, own := range []bool{false, true} {
-		title := map[bool]string{false: "Flags of `vllm bench serve`:", true: "Own flags:"}[own]
-		for _, s := range specs {
-			text := helpTexts[s.Name]
-			if s.Why != "" {
-				text = "refused: " + s.Why
-			}
-			if s.Own != own || !matches(s, text, topic) {
-				continue
-			}
-			if title != "" {
-				fmt.Fprintf(&b, "\n%s\n", title)
-				title = ""
-			}
-			fmt.Fprintf(&b, "  --%-26s %s\n", s.Name, text)
-			shown++
+	keep := func(flagSpec) bool { return true }
+	if !whole {
+		if keep = matcher(topic); keep == nil {
+			return usagef("no group of flags and no flag has %s in its name or text; servebench serve --help lists all", quoteWord(topic))
 		}
 	}
-	if shown == 0 {
-		return usagef("no flag has %s in its name or text; servebench serve --help lists all", quoteWord(topic))
+	for _, g := range groups {
+		writeGroup(&b, g, keep, topic != "" && topic != "options")
 	}
-	_, err := io.WriteString(w, b.String())
+	if whole {
+		b.WriteString(helpTail)
+	}
+	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
 }
 
-func matches(s flagSpec, text, topic string) bool {
-	switch topic {
-	case "":
-		return s.Why == ""
-	case "all":
-		return true
+// matcher tells the flags that topic means: those of the group of that name, else those
+// with it in their name, else in their text; nil if there are none.
+func matcher(topic string) func(flagSpec) bool {
+	if i := slices.IndexFunc(groups, func(g group) bool { return g.called(topic) }); i >= 0 {
+		return func(s flagSpec) bool { return s.Group == groups[i].Title }
 	}
-	return strings.Contains(s.Name, topic) || strings.Contains(strings.ToLower(text), topic)
+	for _, keep := range []func(flagSpec) bool{
+		func(s flagSpec) bool { return strings.Contains(s.Name, strings.TrimLeft(topic, "-")) },
+		func(s flagSpec) bool {
+			return strings.Contains(strings.ToLower(dashes(strings.Join([]string{s.Help, s.More, s.Why}, " "))), topic)
+		},
+	} {
+		if slices.ContainsFunc(serveFlags(), keep) {
+			return keep
+		}
+	}
+	return nil
+}
+
+// called tells whether topic is the group's title or another word for it.
+func (g group) called(topic string) bool {
+	return slices.ContainsFunc(append([]string{g.Title}, g.Aliases...), func(s string) bool {
+		return dashes(strings.ToLower(s)) == topic
+	})
+}
+
+// writeGroup writes the flags of g that are kept. The short form is a line for each
+// where that is wide enough; the full one adds further sentences and reasons.
+func writeGroup(b *strings.Builder, g group, keep func(flagSpec) bool, full bool) {
+	var shown []flagSpec
+	column := 0
+	for _, s := range serveFlags() {
+		if s.Group == g.Title && keep(s) {
+			shown = append(shown, s)
+			column = max(column, len("  --")+len(s.Name)+2)
+		}
+	}
+	if len(shown) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", g.Title)
+	for _, s := range shown {
+		text := s.line()
+		if full {
+			text = s.full()
+		}
+		for i, l := range wrap(text, helpWidth-column) {
+			name := ""
+			if i == 0 {
+				name = "  --" + s.Name
+			}
+			fmt.Fprintf(b, "%-*s%s\n", column, name, l)
+		}
+	}
+}
+
+// line is what the short help says of a flag.
+func (s flagSpec) line() string {
+	if s.Use == refused {
+		return "not supported: " + s.Why
+	}
+	text := s.Help
+	if s.Use == accepted {
+		text = "no effect: " + s.Why
+	}
+	if offered := s.offered(); len(offered) > 0 {
+		text += " {" + strings.Join(offered, ",") + "}"
+	}
+	return text + s.bracket()
+}
+
+// bracket is the default, in brackets.
+func (s flagSpec) bracket() string {
+	switch {
+	case s.Unset != "":
+		return " [" + s.Unset + "]"
+	case s.Default != "" && s.Arity != arityNone:
+		return " [" + s.Default + "]"
+	}
+	return ""
+}
+
+// full is everything there is to say of a flag.
+func (s flagSpec) full() string {
+	text := s.Help
+	if offered := s.offered(); len(offered) > 0 {
+		text += " {" + strings.Join(offered, ",") + "}"
+	}
+	parts := []string{text + s.bracket() + "."}
+	if s.More != "" {
+		parts = append(parts, s.More)
+	}
+	switch s.Use {
+	case accepted:
+		parts = append(parts, "Accepted without effect: "+s.Why+".")
+	case refused:
+		parts = append(parts, "Refused: "+s.Why+".")
+	}
+	for _, v := range s.choices() {
+		if why := s.refusal(v); why != "" {
+			parts = append(parts, v+" is refused: "+why+".")
+		}
+	}
+	if s.Sets != nil && !strings.HasPrefix(s.Group, "Data set ") {
+		parts = append(parts, "Read by "+strings.Join(s.Sets, ", ")+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+// wrap breaks text at spaces, and after commas in a longer word, into lines of at most
+// width columns.
+func wrap(text string, width int) (lines []string) {
+	var line string
+	for _, word := range breakable(text, width) {
+		if line != "" && utf8.RuneCountInString(line+strings.TrimRight(word, " ")) > width {
+			lines = append(lines, strings.TrimRight(line, " "))
+			line = ""
+		}
+		line += word
+	}
+	return append(lines, strings.TrimRight(line, " "))
+}
+
+// breakable cuts text into pieces that stay whole, each with the space behind it.
+func breakable(text string, width int) (pieces []string) {
+	for word := range strings.SplitAfterSeq(text, " ") {
+		if len(word) <= width/2 {
+			pieces = append(pieces, word)
+			continue
+		}
+		pieces = append(pieces, strings.SplitAfter(word, ",")...)
+	}
+	return pieces
 }

@@ -106,10 +106,11 @@ func application(t *terminal) *cli.App {
 				Action:          func(*cli.Context) error { return nil },
 			},
 			simCommand(t),
+			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve or sim", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sim or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

@@ -2,9 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,7 +19,6 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/sim"
-	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
@@ -38,212 +34,93 @@ type options struct {
 	manifest, records           string
 	selected                    []string
 	quiet, dryRun               bool
+	plotTimeline, plotStats     bool
+	thresholds                  [2]float64 // between times per token in the timeline, ms
+	remarks                     []string   // on flags that were given and change nothing
 	started                     time.Time
-}
-
-// reader reads values and collects what is wrong with them.
-type reader struct {
-	c    *cli.Context
-	errs []error
-}
-
-func (r *reader) badf(flag, format string, args ...any) {
-	r.errs = append(r.errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
-}
-
-func (r *reader) text(flag, def string) string {
-	if r.c.IsSet(flag) {
-		return r.c.String(flag)
-	}
-	return def
-}
-
-func (r *reader) whole(flag string, def int) int {
-	if !r.c.IsSet(flag) {
-		return def
-	}
-	v, err := strconv.Atoi(r.c.String(flag))
-	if err != nil {
-		r.badf(flag, "%s is not a whole number", quoteWord(r.c.String(flag)))
-	}
-	return v
-}
-
-func (r *reader) bounded(flag string, def, low, high int) int {
-	v := r.whole(flag, def)
-	if v < low || v > high {
-		r.badf(flag, "%d; want %d to %d", v, low, high)
-		return def
-	}
-	return v
-}
-
-func (r *reader) optionalInt(flag string) *int {
-	if !r.c.IsSet(flag) {
-		return nil
-	}
-	v := r.whole(flag, 0)
-	return &v
-}
-
-func (r *reader) number(flag string, def float64) float64 {
-	if !r.c.IsSet(flag) {
-		return def
-	}
-	v, err := strconv.ParseFloat(r.c.String(flag), 64)
-	if err != nil || math.IsNaN(v) {
-		r.badf(flag, "%s is not a number", quoteWord(r.c.String(flag)))
-	}
-	return v
-}
-
-func (r *reader) optionalNumber(flag string) *float64 {
-	if !r.c.IsSet(flag) {
-		return nil
-	}
-	v := r.number(flag, 0)
-	if math.IsInf(v, 0) {
-		r.badf(flag, "%v is not finite", v)
-	}
-	return &v
-}
-
-// duration reads 500ms, 10s or a number of seconds.
-func (r *reader) duration(flag string, def time.Duration) time.Duration {
-	if !r.c.IsSet(flag) {
-		return def
-	}
-	s := r.c.String(flag)
-	d, err := time.ParseDuration(s)
-	if sec, ferr := strconv.ParseFloat(s, 64); ferr == nil && (sec == 0 || sec >= 1e-6 && sec < 1e9) {
-		d, err = time.Duration(sec*float64(time.Second)), nil
-	}
-	if err != nil || d < 0 {
-		r.badf(flag, "%s is not a duration; want 500ms, 10s, 5m or a number of seconds", quoteWord(s))
-	}
-	return d
-}
-
-// limit is a duration in which 0 means none.
-func (r *reader) limit(flag string) time.Duration {
-	if d := r.duration(flag, -1); d > 0 {
-		return d
-	} else if d == 0 {
-		return -1
-	}
-	return 0 // the default
-}
-
-func (r *reader) choice(flag, def string, among ...string) string {
-	v := r.text(flag, def)
-	if !slices.Contains(among, v) {
-		r.badf(flag, "%s is unknown; want %s", quoteWord(v), strings.Join(among, " or "))
-	}
-	return v
-}
-
-// pairs reads KEY=VALUE words; secret keeps values out of messages.
-func (r *reader) pairs(flag string, secret bool) (out [][2]string) {
-	for _, w := range r.c.StringSlice(flag) {
-		k, v, ok := strings.Cut(w, "=")
-		if !ok || k == "" {
-			shown := "a word"
-			if !secret {
-				shown = quoteWord(w)
-			}
-			r.badf(flag, "%s is not KEY=VALUE", shown)
-			continue
-		}
-		out = append(out, [2]string{k, v})
-	}
-	return out
 }
 
 // readOptions reads the command line. All mistakes are reported at once.
 func readOptions(c *cli.Context) (*options, error) {
-	r := &reader{c: c}
+	r := newReader(c)
 	o := &options{
-		saving: c.Bool("save-result"), detailed: c.Bool("save-detailed"), appending: c.Bool("append-result"),
-		dir: r.text("result-dir", ""), filename: r.text("result-filename", ""),
-		manifest: r.text("manifest", ""), records: r.text("records", ""),
-		quiet: c.Bool("disable-tqdm"), dryRun: c.Bool("dry-run"),
+		saving: r.on("save-result"), detailed: r.on("save-detailed"), appending: r.on("append-result"),
+		dir: r.text("result-dir"), filename: r.text("result-filename"),
+		manifest: r.text("manifest"), records: r.text("records"),
+		quiet: r.on("disable-tqdm"), dryRun: r.on("dry-run"),
+		plotTimeline: r.on("plot-timeline"), plotStats: r.on("plot-dataset-stats"),
 	}
-	o.config = bench.Config{
-		Backend: r.text("backend", "openai"),
-		Model:   r.text("model", ""), ServedModel: r.text("served-model-name", ""),
-		Tokenizer: r.text("tokenizer", ""), NoTokenizer: c.Bool("skip-tokenizer-init"),
-		Stream: c.Bool("stream"), Strict: c.Bool("strict-openai"), Logprobs: r.optionalInt("logprobs"),
-		Rate:           loadgen.Number(r.number("request-rate", math.Inf(1))),
-		Burstiness:     loadgen.Number(r.number("burstiness", 1)),
-		MaxConcurrency: r.whole("max-concurrency", 0),
-		Pacing:         loadgen.Pacing(r.choice("pacing", "hybrid", "sleep", "hybrid")),
-		ReadyTimeout:   time.Duration(r.bounded("ready-check-timeout-sec", 0, 0, 7*86400)) * time.Second,
-		Grace:          r.duration("drain", 10*time.Second),
-		Label:          r.text("label", ""), Metadata: r.pairs("metadata", false),
-		RequestIDPrefix: r.text("request-id-prefix", randomPrefix()),
+	cfg := &o.config
+	*cfg = bench.Config{
+		Backend: r.text("backend"),
+		Model:   r.text("model"), ServedModel: r.text("served-model-name"),
+		Tokenizer: r.text("tokenizer"), NoTokenizer: r.on("skip-tokenizer-init"),
+		TemplateKwargs: r.object("chat-template-kwargs"),
+		Stream:         r.on("stream"), Strict: r.on("strict-openai"), Logprobs: r.optionalInt("logprobs"),
+		MaxConcurrency: r.whole("max-concurrency"),
+		Pacing:         loadgen.Pacing(r.text("pacing")),
+		ReadyTimeout:   time.Duration(r.bounded("ready-check-timeout-sec", 0, 7*86400)) * time.Second,
+		Grace:          r.duration("drain"),
+		LoRA:           r.c.StringSlice("lora-modules"),
+		ProbeRate:      r.number("probe-request-rate"), Profile: r.on("profile"),
+		Label: r.text("label"), Metadata: r.pairs("metadata", false),
+		RequestIDPrefix: r.prefix(),
+		Extra:           r.object("extra-body"),
 		Sampling: openai.Sampling{
 			Temperature: r.optionalNumber("temperature"), TopP: r.optionalNumber("top-p"), TopK: r.optionalInt("top-k"),
 			MinP: r.optionalNumber("min-p"), FrequencyPenalty: r.optionalNumber("frequency-penalty"),
 			PresencePenalty: r.optionalNumber("presence-penalty"), RepetitionPenalty: r.optionalNumber("repetition-penalty"),
 		},
 	}
-	r.positive("max-concurrency", o.config.MaxConcurrency)
-	// 0 stands for a default inside, so it is refused here.
-	if o.config.Rate == 0 || o.config.Burstiness == 0 {
-		r.badf(map[bool]string{true: "request-rate", false: "burstiness"}[o.config.Rate == 0], "0; want a number above 0, or inf")
-	}
-	o.config.Target = r.target(o.config.API())
-	o.config.Dataset = r.dataset()
-	o.config.IgnoreEOS = c.Bool("ignore-eos") || o.config.Dataset.Name == "random"
+	cfg.LoRARandom = len(cfg.LoRA) > 0 && r.text("lora-assignment") == "random"
+	r.positive("max-concurrency", cfg.MaxConcurrency)
+	cfg.Target = r.target(cfg.API())
+	cfg.Dataset = r.dataset(cfg.API())
+	o.readLoad(r)
 	o.readOutput(r)
 	o.readSim(r)
 	o.check(r)
+	o.remark(r)
 	return o, errors.Join(r.errs...)
 }
 
-// positive refuses 0 and less where a flag was given.
-func (r *reader) positive(flag string, v int) {
-	if r.c.IsSet(flag) && v < 1 {
-		r.badf(flag, "%s; want 1 or more", r.c.String(flag))
+// readLoad reads when requests are sent.
+func (o *options) readLoad(r *reader) {
+	c := &o.config
+	c.Rate, c.Burstiness = loadgen.Number(r.number("request-rate")), loadgen.Number(r.number("burstiness"))
+	// 0 stands for a default inside, so it is refused here.
+	if c.Rate == 0 || c.Burstiness == 0 {
+		r.badf(map[bool]string{true: "request-rate", false: "burstiness"}[c.Rate == 0], "0; want a number above 0, or inf")
 	}
-}
-
-func randomPrefix() string {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	return "bench-" + hex.EncodeToString(b[:]) + "-"
+	if r.given("ramp-up-strategy") {
+		c.Ramp = &loadgen.Ramp{Strategy: r.text("ramp-up-strategy"), Start: r.number("ramp-up-start-rps"), End: r.number("ramp-up-end-rps")}
+	}
+	trace := c.Dataset.Name == "timed_trace"
+	c.IgnoreTimes = trace && r.given("self-timed") && !r.c.Bool("self-timed")
+	random := c.Dataset.Name == "random" || c.Dataset.Name == "random-mm"
+	c.IgnoreEOS = r.on("ignore-eos") || trace || random && c.API().Generates()
 }
 
 // target reads where the server is.
 func (r *reader) target(api openai.API) openai.Config {
-	port := r.bounded("port", 8000, 1, 65535)
-	base := strings.TrimRight(r.text("base-url", "http://"+net.JoinHostPort(strings.Trim(r.text("host", "127.0.0.1"), "[]"), strconv.Itoa(port))), "/")
+	port := r.bounded("port", 1, 65535)
+	base := cmp.Or(r.text("base-url"), "http://"+net.JoinHostPort(strings.Trim(r.text("host"), "[]"), strconv.Itoa(port)))
+	base = strings.TrimRight(base, "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		r.badf("base-url", "not a URL such as http://127.0.0.1:8000")
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		r.badf("base-url", "has a query or a fragment; want http://HOST:PORT, and --header for credentials")
-	} else if strings.HasSuffix(u.Path, "/v1") && !r.c.IsSet("endpoint") {
+	} else if strings.HasSuffix(u.Path, "/v1") && !r.given("endpoint") {
 		r.badf("base-url", "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
 	}
-	endpoint := r.text("endpoint", api.Path())
-	if strings.Contains(endpoint, "://") {
-		r.badf("endpoint", "%s is a URL; want the path, and --base-url for the rest", quoteWord(endpoint))
-	}
-	if !strings.HasPrefix(endpoint, "/") {
-		endpoint = "/" + endpoint
-	}
-	chat := strings.HasSuffix(endpoint, "chat/completions")
-	if api == openai.Chat && !chat || api == openai.Completions && (chat || !strings.HasSuffix(endpoint, "completions")) {
-		r.badf("endpoint", "%s does not fit the backend; want %s, or leave it out", quoteWord(endpoint), api.Path())
-	}
 	cfg := openai.Config{
-		BaseURL: base, Endpoint: endpoint, APIKey: os.Getenv("OPENAI_API_KEY"), Insecure: r.c.Bool("insecure"),
+		BaseURL: base, Endpoint: r.endpoint(api), APIKey: os.Getenv("OPENAI_API_KEY"), Insecure: r.on("insecure"),
 		ConnectTimeout: r.limit("timeout-connect"), HeadersTimeout: r.limit("timeout-headers"),
 		StallTimeout: r.limit("timeout-stall"), TotalTimeout: r.limit("timeout-total"),
-		NoKernelStamps: r.c.Bool("no-kernel-stamps"),
+		NoKernelStamps: r.on("no-kernel-stamps"),
 	}
-	if r.c.IsSet("max-event-bytes") {
-		cfg.MaxEventBytes = r.bounded("max-event-bytes", 0, 1024, 1<<30)
+	if r.given("max-event-bytes") {
+		cfg.MaxEventBytes = r.bounded("max-event-bytes", 1024, 1<<30)
 	}
 	for _, kv := range r.pairs("header", true) {
 		if cfg.Header == nil {
@@ -258,10 +135,36 @@ func (r *reader) target(api openai.API) openai.Config {
 	if !headerValue(cfg.APIKey) {
 		r.errs = append(r.errs, errors.New("OPENAI_API_KEY: holds a character that HTTP does not allow in a header, perhaps the end of a line"))
 	}
-	if !headerValue(r.text("request-id-prefix", "")) {
+	if !headerValue(r.text("request-id-prefix")) {
 		r.badf("request-id-prefix", "holds a character that HTTP does not allow in a header")
 	}
 	return cfg
+}
+
+// endings are what vLLM asks of a backend's endpoint.
+var endings = map[openai.API]string{
+	openai.Completions: "completions", openai.Chat: "chat/completions", openai.Responses: "responses",
+	openai.Embeddings: "embeddings", openai.EmbeddingsChat: "embeddings", openai.Infinity: "embeddings",
+	openai.Pooling: "pooling", openai.Rerank: "rerank",
+}
+
+// endpoint is the backend's own, unless another is given.
+func (r *reader) endpoint(api openai.API) string {
+	if !r.given("endpoint") {
+		return api.Path()
+	}
+	e := r.text("endpoint")
+	if strings.Contains(e, "://") {
+		r.badf("endpoint", "%s is a URL; want the path, and --base-url for the rest", quoteWord(e))
+	}
+	if !strings.HasPrefix(e, "/") {
+		e = "/" + e
+	}
+	chat := strings.HasSuffix(e, "chat/completions")
+	if !strings.HasSuffix(e, endings[api]) || chat && api != openai.Chat {
+		r.badf("endpoint", "%s does not fit --backend %s; want %s, or leave it out", quoteWord(e), r.text("backend"), api.Path())
+	}
+	return e
 }
 
 // headerName and headerValue hold RFC 9110's rules for fields.
@@ -276,53 +179,15 @@ func headerValue(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-func (r *reader) dataset() dataset.Spec {
-	c := r.c
-	s := dataset.Spec{
-		Name: r.choice("dataset-name", "random", "random", "custom"), Path: r.text("dataset-path", ""),
-		Prompts: r.whole("num-prompts", 1000), Seed: int64(r.whole("seed", 0)),
-		InputLen: r.whole("random-input-len", 1024), OutputLen: r.whole("random-output-len", 128), PrefixLen: r.whole("random-prefix-len", 0),
-		DisableShuffle: c.Bool("disable-shuffle"), NoOversample: c.Bool("no-oversample"),
-		TokenIDs: r.choice("prompt-form", "text", "text", "token-ids") == "token-ids",
-		Warmups:  r.whole("num-warmups", 0), WarmupFirst: r.choice("warmup-prompts", "distinct", "distinct", "first") == "first",
-	}
-	if c.IsSet("input-len") {
-		s.InputLen = r.whole("input-len", 0)
-	}
-	if s.Name == "custom" {
-		s.OutputLen = r.whole("custom-output-len", 256)
-	}
-	if c.IsSet("output-len") {
-		s.OutputLen = r.whole("output-len", 0)
-	}
-	s.RangeRatio = r.ratio()
-	return s
-}
-
-// ratio reads a number, or {"input": a, "output": b}.
-func (r *reader) ratio() dataset.Ratio {
-	s := r.text("random-range-ratio", "0.0")
-	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return dataset.Ratio{Input: v, Output: v}
-	}
-	var m map[string]float64
-	if err := json.Unmarshal([]byte(s), &m); err != nil || len(m) != 2 {
-		r.badf("random-range-ratio", `%s; want a number from 0 to below 1, or {"input": 0.2, "output": 0.1}`, quoteWord(s))
-		return dataset.Ratio{}
-	}
-	in, okIn := m["input"]
-	out, okOut := m["output"]
-	if !okIn || !okOut {
-		r.badf("random-range-ratio", `want the keys "input" and "output"`)
-	}
-	return dataset.Ratio{Input: in, Output: out}
-}
-
 // metricFlags are the names that --percentile-metrics takes.
 var metricFlags = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
 
 func (o *options) readOutput(r *reader) {
-	for name := range strings.SplitSeq(r.text("percentile-metrics", "ttft,tpot,itl"), ",") {
+	metrics := "ttft,tpot,itl"
+	if !o.config.API().Generates() {
+		metrics = "e2el"
+	}
+	for name := range strings.SplitSeq(cmp.Or(r.text("percentile-metrics"), metrics), ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(metricFlags, name) {
 			r.badf("percentile-metrics", "%s is no metric; want some of %s", quoteWord(name), strings.Join(metricFlags, ","))
@@ -330,7 +195,7 @@ func (o *options) readOutput(r *reader) {
 		}
 		o.selected = append(o.selected, name)
 	}
-	for word := range strings.SplitSeq(r.text("metric-percentiles", "99"), ",") {
+	for word := range strings.SplitSeq(r.text("metric-percentiles"), ",") {
 		p, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil || !(p >= 0 && p <= 100) {
 			r.badf("metric-percentiles", "%s; want numbers from 0 to 100, such as 50,90,99", quoteWord(word))
@@ -352,17 +217,11 @@ func (o *options) readOutput(r *reader) {
 		}
 		o.config.Goodput[name] = ms
 	}
-	if s := r.text("extra-body", ""); s != "" {
-		o.config.Extra = json.RawMessage(s)
-		if err := openai.CheckExtra(o.config.Extra); err != nil {
-			r.badf("extra-body", "%v", err)
-			o.config.Extra = nil
-		}
-	}
+	o.readThresholds(r)
 	if o.detailed {
 		o.config.Target.Text = openai.TextAlways
 	}
-	if path := r.text("subject", ""); path != "" {
+	if path := r.text("subject"); path != "" {
 		data, err := readSmall(path)
 		if err == nil {
 			o.config.Subject, err = manifest.ParseSubject(path, data)
@@ -370,6 +229,19 @@ func (o *options) readOutput(r *reader) {
 		if err != nil {
 			r.badf("subject", "%v", err)
 		}
+	}
+}
+
+// readThresholds reads the bounds of the timeline's colours.
+func (o *options) readThresholds(r *reader) {
+	words := strings.Split(r.text("timeline-itl-thresholds"), ",")
+	for i, w := range words {
+		ms, err := strconv.ParseFloat(strings.TrimSpace(w), 64)
+		if err != nil || !(ms >= 0) || math.IsInf(ms, 0) || len(words) != len(o.thresholds) {
+			r.badf("timeline-itl-thresholds", "%s; want two numbers of milliseconds, such as 25,50", quoteWord(r.text("timeline-itl-thresholds")))
+			return
+		}
+		o.thresholds[i] = ms
 	}
 }
 
@@ -390,62 +262,24 @@ func readSmall(path string) ([]byte, error) {
 
 func (o *options) readSim(r *reader) {
 	given := slices.DeleteFunc(r.c.FlagNames(), func(n string) bool { return !strings.HasPrefix(n, "sim-") })
-	if !r.c.Bool("sim") {
+	if !r.on("sim") {
 		if len(given) > 0 {
 			r.badf(given[0], "says how the simulator behaves; want --sim with it")
 		}
 		return
 	}
 	for _, f := range []string{"base-url", "host", "port"} {
-		if r.c.IsSet(f) {
+		if r.given(f) {
 			r.badf(f, "names a server, but --sim benchmarks the simulator; want one of the two")
 		}
 	}
 	o.sim = &sim.Config{
-		TTFT: r.duration("sim-ttft", defaultSim.TTFT), ITL: r.duration("sim-itl", defaultSim.ITL),
-		PerPromptToken: r.duration("sim-per-prompt-token", 0), Jitter: r.number("sim-jitter", 0),
-		Seed: uint64(r.whole("sim-seed", 0)), Slots: r.whole("sim-slots", 0), TokensPerChunk: r.whole("sim-tokens-per-chunk", 1),
+		TTFT: r.duration("sim-ttft"), ITL: r.duration("sim-itl"),
+		PerPromptToken: r.duration("sim-per-prompt-token"), Jitter: r.number("sim-jitter"),
+		Seed: uint64(r.whole("sim-seed")), Slots: r.whole("sim-slots"), TokensPerChunk: r.whole("sim-tokens-per-chunk"),
 	}
 	// The key is for a server; the simulator in this process has none.
 	o.config.Target.APIKey = ""
-}
-
-// check looks at flags that go together.
-func (o *options) check(r *reader) {
-	c := &o.config
-	if c.Dataset.Name == "custom" && c.API() == openai.Completions && !r.c.Bool("skip-chat-template") {
-		r.badf("dataset-name", "custom on a completions backend renders a chat template, which is not supported yet; add --skip-chat-template, or use --backend openai-chat, where the server renders it")
-	}
-	if c.API() == openai.Chat && c.Logprobs != nil {
-		r.badf("logprobs", "chat takes none here, as in vLLM's client; want a completions backend, or --extra-body")
-	}
-	if c.Tokenizer != "" && c.NoTokenizer {
-		r.badf("tokenizer", "named beside --skip-tokenizer-init; want one of the two")
-	}
-}
-
-// notes are said before the run.
-func (o *options) notes() (out []string) {
-	c := &o.config
-	if c.Sampling.Temperature == nil {
-		out = append(out, "no --temperature: the server's default decides how tokens are chosen")
-	}
-	if !o.saving && !o.appending && (o.filename != "" || o.dir != "") {
-		out = append(out, "no --save-result: --result-dir and --result-filename save nothing")
-	}
-	if c.Subject != nil && !o.saving && !o.appending && o.manifest == "" {
-		out = append(out, "no --save-result and no --manifest: --subject is not used")
-	}
-	if o.dryRun && c.Model == "" {
-		out = append(out, "no --model: a run takes the server's name for it, so its bodies and their digest differ")
-	}
-	if c.Strict {
-		f := openai.Format{Sampling: c.Sampling, IgnoreEOS: c.IgnoreEOS}
-		if names := f.Foreign(); len(names) > 0 {
-			out = append(out, "--strict-openai: not sent: "+strings.Join(names, ", "))
-		}
-	}
-	return out
 }
 
 // files says what to write where; model may be unknown before the run.
@@ -470,6 +304,9 @@ func (o *options) files(model string) bench.Files {
 func (o *options) defaultName(model string) string {
 	c := &o.config
 	name := fmt.Sprintf("%s-%sqps", cmp.Or(c.Label, c.Backend), c.Rate)
+	if ramp := c.Ramp; ramp != nil {
+		name = fmt.Sprintf("%s-ramp-up-%s-%vqps-%vqps", cmp.Or(c.Label, c.Backend), ramp.Strategy, ramp.Start, ramp.End)
+	}
 	if c.MaxConcurrency > 0 {
 		name += fmt.Sprintf("-concurrency%d", c.MaxConcurrency)
 	}

@@ -48,8 +48,14 @@ func schedule(c *bench.Config, p *bench.Plan) string {
 		return fmt.Sprintf("closed loop, %d at a time", min(cmp.Or(c.MaxConcurrency, len(p.Requests)), len(p.Requests)))
 	}
 	n := len(p.Offsets)
-	s := fmt.Sprintf("open loop, %v requests/s, burstiness %v, first due at %v, last at %v", c.Rate, c.Burstiness,
-		p.Offsets[0].Round(time.Microsecond), p.Offsets[n-1].Round(time.Microsecond))
+	pace := fmt.Sprintf("%v requests/s, burstiness %v", c.Rate, c.Burstiness)
+	switch {
+	case c.Ramp != nil:
+		pace = fmt.Sprintf("%s from %v to %v requests/s, burstiness %v", c.Ramp.Strategy, c.Ramp.Start, c.Ramp.End, c.Burstiness)
+	case c.Dataset.Name == "timed_trace" && !c.IgnoreTimes:
+		pace = "the times of the trace"
+	}
+	s := fmt.Sprintf("open loop, %s, first due at %v, last at %v", pace, p.Offsets[0].Round(time.Microsecond), p.Offsets[n-1].Round(time.Microsecond))
 	if c.MaxConcurrency > 0 {
 		s += fmt.Sprintf(", %d at a time at most", c.MaxConcurrency)
 	}

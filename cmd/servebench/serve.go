@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -21,20 +20,27 @@ import (
 
 // serve is `servebench serve`: args are the words after it.
 func serve(ctx context.Context, args []string, t *terminal) error {
-	specs := serveFlags()
-	parsed, err := normalize(args, specs)
+	parsed, err := normalize(args, serveFlags())
 	if err != nil {
 		return &exitError{code: exitUsage, err: err, hint: "servebench serve --help lists the flags"}
 	}
 	if parsed.Help {
-		return printHelp(t.out, specs, parsed.Topic)
+		return printHelp(t.out, parsed.Topic)
 	}
 	for _, w := range parsed.Warnings {
 		t.notef("warning: %s", w)
 	}
+	return t.withOptions(ctx, parsed.Words, func(ctx context.Context, o *options) error {
+		o.config.Command = append([]string{"servebench", "serve"}, args...)
+		return o.run(ctx, t)
+	})
+}
+
+// withOptions reads canonical words and calls f with what they say.
+func (t *terminal) withOptions(ctx context.Context, words []string, f func(context.Context, *options) error) error {
 	app := &cli.App{
 		Name: "serve", HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true,
-		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(specs),
+		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(words),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
 		Action: func(c *cli.Context) error {
@@ -42,21 +48,27 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 			if err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			o.config.Command = append([]string{"servebench", "serve"}, args...)
-			return o.run(c.Context, t)
+			return f(c.Context, o)
 		},
 	}
-	return app.RunContext(ctx, append([]string{"serve"}, parsed.Words...))
+	return app.RunContext(ctx, append([]string{"serve"}, words...))
 }
 
-// cliFlags declares the flags to urfave/cli. The normaliser has checked how
-// numbers are written; here all values are text, read in options.go.
-func cliFlags(specs []flagSpec) (flags []cli.Flag) {
-	for _, s := range specs {
+// cliFlags declares the flags in the canonical words to urfave/cli, whose time grows
+// with the square of their number. The normaliser has checked how numbers are written;
+// here all values are text, read in reader.go.
+func cliFlags(words []string) (flags []cli.Flag) {
+	declared := map[string]bool{}
+	for _, w := range words {
+		name, _, _ := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+		s := flagByName[name]
+		if declared[name] {
+			continue
+		}
+		declared[name] = true
 		switch {
-		case s.Why != "":
 		case s.Arity == arityNone || s.Arity == arityToggle:
-			flags = append(flags, &cli.BoolFlag{Name: s.Name, Value: s.Name == "stream"})
+			flags = append(flags, &cli.BoolFlag{Name: s.Name})
 		case s.Arity == arityOne:
 			flags = append(flags, &cli.StringFlag{Name: s.Name})
 		default:
@@ -102,7 +114,8 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 func flagged(err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	for i, l := range lines {
-		if name, _, ok := strings.Cut(l, ":"); ok && slices.ContainsFunc(serveFlags(), func(s flagSpec) bool { return s.Name == name }) {
+		name, _, ok := strings.Cut(l, ":")
+		if _, is := flagByName[name]; ok && is {
 			lines[i] = "--" + l
 		}
 	}
@@ -127,7 +140,7 @@ func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
 
 // measure runs, saves and shows.
 func (o *options) measure(ctx context.Context, t *terminal) error {
-	o.config.Progress = new(bench.Progress)
+	o.config.Progress = &bench.Progress{Entered: o.preamble(t.out)}
 	ctx, signals := o.catchSignals(ctx, t)
 	defer signals.stop()
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
@@ -172,7 +185,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 
 // save writes what was asked for; nothing was asked for without a flag.
 func (o *options) save(res *bench.Result) ([]string, error) {
-	return res.Save(o.files(res.Config.Model))
+	saved, err := res.Save(o.files(res.Config.Model))
+	if !o.plotTimeline && !o.plotStats {
+		return saved, err
+	}
+	pages, pageErr := o.writePages(res)
+	return append(saved, pages...), errors.Join(err, pageErr)
 }
 
 // hint says what would help against a server's failure.

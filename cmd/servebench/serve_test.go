@@ -168,8 +168,7 @@ func TestUsageErrors(t *testing.T) {
 		{"--num-prompts 1000000000", []string{"--num-prompts"}},
 		{"--num-warmups -1", []string{"--num-warmups"}},
 		{"--seed -1", []string{"--seed"}},
-		{"--dataset-name sharegpt", []string{"--dataset-name", "sharegpt", "random or custom"}},
-		{"--dataset-name custom --dataset-path x.jsonl", []string{"--dataset-name", "--skip-chat-template"}},
+		{"--dataset-name alpaca", []string{"--dataset-name", "alpaca", "sharegpt"}},
 		{"--dataset-name custom --skip-chat-template", []string{"--dataset-path", ".jsonl"}},
 		{"--dataset-name custom --skip-chat-template --dataset-path " + dir + "/none.jsonl", []string{"none.jsonl", "no such file"}},
 		{"--dataset-name custom --skip-chat-template --dataset-path " + broken, []string{"broken.jsonl:2"}},
@@ -190,7 +189,6 @@ func TestUsageErrors(t *testing.T) {
 		{"--result-dir /dev/null/x --save-result", []string{"/dev/null", "results cannot be saved"}},
 		{"--subject /no/such.yaml", []string{"--subject", "no such file"}},
 		{"--backend openai-chat --prompt-form token-ids", []string{"--prompt-form"}},
-		{"--ramp-up-strategy linear", []string{"--ramp-up-strategy", "not supported yet"}},
 		{"--ignore-eos false", []string{"--ignore-eos", "false"}},
 		{"--no-such-flag", []string{"--no-such-flag"}},
 		{"--sim-itl x", []string{"--sim-itl"}},
@@ -282,29 +280,11 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
-	code, out, _ := command(t, "serve", "--help")
-	if code != 0 || !strings.Contains(out, "--request-rate") || strings.Contains(out, "--ramp-up-strategy") {
-		t.Errorf("exit %d:\n%s", code, out)
-	}
-	if _, out, _ = command(t, "serve", "--help=all"); !strings.Contains(out, "--ramp-up-strategy") || !strings.Contains(out, "refused") {
-		t.Errorf("--help=all leaves refused flags out:\n%s", out)
-	}
-	if _, out, _ = command(t, "serve", "--help=warmup"); !strings.Contains(out, "--num-warmups") || strings.Contains(out, "--port") {
-		t.Errorf("--help=warmup:\n%s", out)
-	}
-	for _, s := range serveFlags() {
-		if s.Why == "" && helpTexts[s.Name] == "" {
-			t.Errorf("--%s has no help", s.Name)
-		}
-	}
-}
-
 func TestVersionAndUnknownCommand(t *testing.T) {
 	if code, out, _ := command(t, "--version"); code != 0 || !strings.HasPrefix(out, "servebench ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if code, _, errs := command(t, "bench"); code != exitUsage || !strings.Contains(errs, "serve or sim") {
+	if code, _, errs := command(t, "bench"); code != exitUsage || !strings.Contains(errs, "serve, sim or completion") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

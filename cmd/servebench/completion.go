@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// commandNames are the words that may follow servebench.
+var commandNames = []string{"serve", "sim", "completion", "help", "version"}
+
+// shells are those that completion writes a script for.
+var shells = []string{"bash", "zsh", "fish"}
+
+// completionCommand is `servebench completion`.
+func completionCommand(t *terminal) *cli.Command {
+	return &cli.Command{
+		Name:            "completion",
+		Usage:           "print the completion script of a shell: bash, zsh or fish",
+		Description:     "bash: source <(servebench completion bash). zsh: the same with zsh. fish: servebench completion fish | source.",
+		HideHelpCommand: true,
+		Action: func(c *cli.Context) error {
+			shell := c.Args().First()
+			if c.Args().Len() != 1 || !slices.Contains(shells, shell) {
+				return usagef("completion: %s; want one of %s", quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(shells, ", "))
+			}
+			return writeCompletion(t.out, shell, serveFlags(), simFlags(t))
+		},
+	}
+}
+
+// simFlags are those of `servebench sim`, as far as completion needs them.
+func simFlags(t *terminal) (out []flagSpec) {
+	for _, f := range simCommand(t).Flags {
+		s := flagSpec{Name: f.Names()[0], Arity: arityOne}
+		if d, ok := f.(cli.DocGenerationFlag); ok {
+			s.Help = d.GetUsage()
+			if !d.TakesValue() {
+				s.Arity = arityNone
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// writeCompletion writes a script that completes commands, flags, choices and files.
+func writeCompletion(w io.Writer, shell string, serve, sim []flagSpec) error {
+	var b strings.Builder
+	switch shell {
+	case "bash":
+		bashCompletion(&b, serve, sim)
+	case "zsh":
+		zshCompletion(&b, serve, sim)
+	default:
+		fishCompletion(&b, serve, sim)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// spellings are all names of a flag, with their dashes.
+func (s flagSpec) spellings() []string {
+	if s.Arity == arityToggle {
+		return []string{"--" + s.Name, "--no-" + s.Name}
+	}
+	return []string{"--" + s.Name}
+}
+
+func spellings(flags []flagSpec) (out []string) {
+	for _, s := range flags {
+		out = append(out, s.spellings()...)
+	}
+	return append(out, "--"+helpName)
+}
+
+// bashCompletion keeps to what bash 3.2 (macOS) knows. Bash cuts --x=y into three words.
+func bashCompletion(b *strings.Builder, serve, sim []flagSpec) {
+	b.WriteString(`# servebench completion for bash: source <(servebench completion bash)
+_servebench() {
+  local cur prev words files
+  COMPREPLY=()
+  cur=${COMP_WORDS[COMP_CWORD]}
+  prev=${COMP_WORDS[COMP_CWORD-1]}
+  if [[ $cur == = ]]; then
+    cur=
+  elif [[ $prev == = ]]; then
+    prev=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
+  if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
+`)
+	fmt.Fprintf(b, "  if ((COMP_CWORD == 1)); then\n    words='%s --help --version'\n  else\n    case ${COMP_WORDS[1]}:$prev in\n", strings.Join(commandNames, " "))
+	var files, dirs, none []string
+	for _, s := range serve {
+		for _, name := range s.spellings() {
+			switch {
+			case s.Arity == arityNone || s.Arity == arityToggle || s.Arity == arityMany:
+			case len(s.offered()) > 0:
+				fmt.Fprintf(b, "    serve:%s) words='%s' ;;\n", name, strings.Join(s.offered(), " "))
+			case s.Kind == kindFile:
+				files = append(files, "serve:"+name)
+			case s.Kind == kindDir:
+				dirs = append(dirs, "serve:"+name)
+			default:
+				none = append(none, "serve:"+name)
+			}
+		}
+	}
+	for _, s := range sim {
+		if s.Arity == arityOne {
+			none = append(none, "sim:--"+s.Name)
+		}
+	}
+	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
+	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sim:*) words='%s' ;;\n", strings.Join(spellings(serve), " "), strings.Join(spellings(sim), " "))
+	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='serve sim completion' ;;\n    esac\n  fi\n", strings.Join(shells, " "))
+	b.WriteString(`  if [[ -n $files ]]; then
+    local IFS=$'\n'
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen $files -- "$cur"))
+    return
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -F _servebench servebench
+`)
+}
+
+// zshCompletion describes the flags to _arguments.
+func zshCompletion(b *strings.Builder, serve, sim []flagSpec) {
+	b.WriteString(`#compdef servebench
+# servebench completion for zsh: source <(servebench completion zsh), or a file
+# _servebench in a folder of $fpath
+_servebench() {
+  local context state line
+  typeset -A opt_args
+`)
+	fmt.Fprintf(b, "  _arguments -C '1:command:(%s)' '*::argument:->rest'\n  [[ $state == rest ]] || return\n  case $line[1] in\n", strings.Join(commandNames, " "))
+	for _, c := range []struct {
+		name  string
+		flags []flagSpec
+	}{{"serve", serve}, {"sim", sim}} {
+		fmt.Fprintf(b, "  %s)\n    _arguments \\\n", c.name)
+		for _, s := range c.flags {
+			for _, name := range s.spellings() {
+				fmt.Fprintf(b, "      %s \\\n", zshQuote(zshSpec(s, name)))
+			}
+		}
+		fmt.Fprintf(b, "      '--help[list the flags]'\n    ;;\n")
+	}
+	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(serve sim completion)' ;;\n  esac\n}\n", strings.Join(shells, " "))
+	b.WriteString("if [[ $funcstack[1] == _servebench ]]; then\n  _servebench \"$@\"\nelse\n  compdef _servebench servebench\nfi\n")
+}
+
+// zshSpec is one flag for _arguments: --x=[what it does]:value:(choices).
+func zshSpec(s flagSpec, name string) string {
+	text := strings.NewReplacer("[", "(", "]", ")", ":", `\:`).Replace(s.Help)
+	switch {
+	case s.Arity == arityNone || s.Arity == arityToggle:
+		return fmt.Sprintf("*%s[%s]", name, text)
+	case s.Arity == arityMany || s.Arity == aritySome:
+		return fmt.Sprintf("*%s[%s]:*-*:value:", name, text)
+	case len(s.offered()) > 0:
+		return fmt.Sprintf("*%s=[%s]:value:(%s)", name, text, strings.Join(s.offered(), " "))
+	case s.Kind == kindFile:
+		return fmt.Sprintf("*%s=[%s]:file:_files", name, text)
+	case s.Kind == kindDir:
+		return fmt.Sprintf("*%s=[%s]:folder:_files -/", name, text)
+	}
+	return fmt.Sprintf("*%s=[%s]:value: ", name, text)
+}
+
+func zshQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func fishCompletion(b *strings.Builder, serve, sim []flagSpec) {
+	b.WriteString("# servebench completion for fish: servebench completion fish | source\n")
+	b.WriteString("complete -c servebench -f\n")
+	fmt.Fprintf(b, "complete -c servebench -n __fish_use_subcommand -a '%s'\n", strings.Join(commandNames, " "))
+	for _, c := range []struct {
+		name  string
+		flags []flagSpec
+	}{{"serve", serve}, {"sim", sim}} {
+		for _, s := range c.flags {
+			for _, name := range s.spellings() {
+				fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l %s%s -d %s\n",
+					c.name, strings.TrimPrefix(name, "--"), fishValue(s), fishQuote(s.Help))
+			}
+		}
+		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l help -d 'list the flags'\n", c.name)
+	}
+	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells, " "))
+	b.WriteString("complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sim completion'\n")
+}
+
+// fishValue says what a flag's value is: -x takes no file names, -r -F does.
+func fishValue(s flagSpec) string {
+	switch {
+	case s.Arity == arityNone || s.Arity == arityToggle:
+		return ""
+	case len(s.offered()) > 0:
+		return " -x -a " + fishQuote(strings.Join(s.offered(), " "))
+	case s.Kind == kindFile:
+		return " -r -F"
+	case s.Kind == kindDir:
+		return " -x -a '(__fish_complete_directories)'"
+	}
+	return " -x"
+}
+
+func fishQuote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+}

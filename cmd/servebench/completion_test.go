@@ -1,0 +1,177 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// completionScript writes a shell's script to a file.
+func completionScript(t *testing.T, shell string) string {
+	t.Helper()
+	code, out, errs := command(t, "completion", shell)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	file := filepath.Join(t.TempDir(), "script."+shell)
+	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// installed returns the shell's program. Bash must be there; CI has no other.
+func installed(t *testing.T, shell string) string {
+	t.Helper()
+	path, err := exec.LookPath(shell)
+	if err != nil && shell == "bash" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skipf("no %s here: its script is held against its golden only", shell)
+	}
+	return path
+}
+
+// completed are rows that every shell must complete alike. The last word is the one to
+// complete.
+var completed = []struct {
+	reading string
+	words   []string
+	want    []string
+}{
+	{"commands", words("servebench s"), words("serve sim")},
+	{"shells", []string{"servebench", "completion", ""}, words("bash fish zsh")},
+	{"flags", words("servebench serve --ramp"), words("--ramp-up-end-rps --ramp-up-start-rps --ramp-up-strategy")},
+	{"own flags", words("servebench serve --rec"), words("--records")},
+	{"both forms of a toggle", words("servebench serve --no-s"), words("--no-self-timed --no-stream")},
+	{"choices", words("servebench serve --backend vllm"), words("vllm vllm-pooling vllm-rerank")},
+	{"refused choices are not offered", words("servebench serve --dataset-name custom_"), words("custom_image")},
+	{"flags of the simulator", words("servebench sim --tok"), words("--tokens-per-chunk")},
+	{"a value of which nothing is known", words("servebench serve --label x"), nil},
+	{"a flag behind a switch", words("servebench serve --sim --sim-j"), words("--sim-jitter")},
+}
+
+func TestBashCompletes(t *testing.T) {
+	bash, file := installed(t, "bash"), completionScript(t, "bash")
+	dir := t.TempDir()
+	for _, name := range []string{"data one.jsonl", "data.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dataset"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	complete := func(line []string) []string {
+		cmd := exec.Command(bash, append([]string{"--norc", "-c", `source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _servebench; printf '%s\n' "${COMPREPLY[@]}"`, file}, line...)...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return sorted(strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }))
+	}
+	rows := completed
+	for _, row := range append(rows[:len(rows):len(rows)], []struct {
+		reading string
+		words   []string
+		want    []string
+	}{
+		{"bash makes three words of --x=y", words("servebench serve --pacing = s"), words("sleep")},
+		{"and two of --x=", words("servebench serve --pacing ="), words("hybrid sleep")},
+		{"_ for - in names", words("servebench serve --num_p"), words("--num-prompts")},
+		{"_ in the name before", words("servebench serve --dataset_name hf"), words("hf")},
+		{"files", words("servebench serve --dataset-path da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"folders", words("servebench serve --result-dir da"), words("dataset")},
+		{"commands to have help for", words("servebench help s"), words("serve sim")},
+	}...) {
+		if diff := cmp.Diff(row.want, complete(row.words)); diff != "" {
+			t.Errorf("%s: %q (-want +got):\n%s", row.reading, row.words, diff)
+		}
+	}
+	// Every flag is offered, and each choice behind its flag.
+	if got := complete([]string{"servebench", "serve", "--"}); len(got) != len(spellings(flagTable)) {
+		t.Errorf("%d flags are offered, want %d", len(got), len(spellings(flagTable)))
+	}
+	for _, s := range flagTable {
+		if c := s.offered(); len(c) > 0 {
+			if diff := cmp.Diff(sorted(c), complete([]string{"servebench", "serve", "--" + s.Name, ""})); diff != "" {
+				t.Errorf("--%s (-want +got):\n%s", s.Name, diff)
+			}
+		}
+	}
+}
+
+func TestFishCompletes(t *testing.T) {
+	fish, file := installed(t, "fish"), completionScript(t, "fish")
+	for _, row := range completed {
+		out, err := exec.Command(fish, "--no-config", "-c", `source $argv[1]; complete -C "$argv[2]"`, file, strings.Join(row.words, " ")).Output()
+		if err != nil {
+			t.Fatalf("%q: %v", row.words, err)
+		}
+		var got []string
+		for line := range strings.Lines(string(out)) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, word)
+		}
+		if diff := cmp.Diff(row.want, sorted(got)); diff != "" {
+			t.Errorf("%s: %q (-want +got):\n%s", row.reading, row.words, diff)
+		}
+	}
+}
+
+func TestZshReadsItsScript(t *testing.T) {
+	zsh, file := installed(t, "zsh"), completionScript(t, "zsh")
+	if out, err := exec.Command(zsh, "-f", "-c", `autoload -Uz compinit && compinit -u -D && source "$0" && print $_comps[servebench]`, file).CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "_servebench" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The scripts of a small table, checked in: a change of them is seen.
+func TestCompletionGoldens(t *testing.T) {
+	serve := []flagSpec{
+		{Name: "backend", Arity: arityOne, Choices: []string{"a", "b"}, Help: "it's [this]: one"},
+		{Name: "insecure", Arity: arityNone, Help: `back\slash`},
+		{Name: "self-timed", Arity: arityToggle, Help: "both"},
+		{Name: "path", Kind: kindFile, Help: "a file"},
+		{Name: "dir", Kind: kindDir, Help: "a folder"},
+		{Name: "goodput", Arity: aritySome, Help: "several"},
+		{Name: "seed", Kind: kindInt, Help: "a number"},
+	}
+	sim := []flagSpec{{Name: "ttft", Help: "a time"}, {Name: "truth", Arity: arityNone, Help: "a switch"}}
+	for _, shell := range shells {
+		var b strings.Builder
+		if err := writeCompletion(&b, shell, serve, sim); err != nil {
+			t.Fatal(err)
+		}
+		file := "testdata/completion." + shell
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), b.String()); diff != "" {
+			t.Errorf("%s, UPDATE=1 rewrites it (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+func TestCompletionOfNoShell(t *testing.T) {
+	for _, args := range [][]string{{"completion"}, {"completion", "csh"}, {"completion", "bash", "zsh"}} {
+		if code, out, errs := command(t, args...); code != exitUsage || out != "" || !strings.Contains(errs, "bash, zsh, fish") {
+			t.Errorf("%v: exit %d, %q, %q", args, code, out, errs)
+		}
+	}
+	if !slices.Contains(commandNames, "completion") {
+		t.Error("completion does not complete itself")
+	}
+}

@@ -1,0 +1,36 @@
+# servebench completion for bash: source <(servebench completion bash)
+_servebench() {
+  local cur prev words files
+  COMPREPLY=()
+  cur=${COMP_WORDS[COMP_CWORD]}
+  prev=${COMP_WORDS[COMP_CWORD-1]}
+  if [[ $cur == = ]]; then
+    cur=
+  elif [[ $prev == = ]]; then
+    prev=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
+  if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
+  if ((COMP_CWORD == 1)); then
+    words='serve sim completion help version --help --version'
+  else
+    case ${COMP_WORDS[1]}:$prev in
+    serve:--backend) words='a b' ;;
+    serve:--path) files=-f ;;
+    serve:--dir) files=-d ;;
+    serve:--goodput|serve:--seed|sim:--ttft) return ;;
+    serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
+    sim:*) words='--ttft --truth --help' ;;
+    completion:completion) words='bash zsh fish' ;;
+    help:help) words='serve sim completion' ;;
+    esac
+  fi
+  if [[ -n $files ]]; then
+    local IFS=$'\n'
+    compopt -o filenames 2>/dev/null
+    COMPREPLY=($(compgen $files -- "$cur"))
+    return
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -F _servebench servebench

@@ -1,0 +1,17 @@
+# servebench completion for fish: servebench completion fish | source
+complete -c servebench -f
+complete -c servebench -n __fish_use_subcommand -a 'serve sim completion help version'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l backend -x -a 'a b' -d 'it\'s [this]: one'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l insecure -d 'back\\slash'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l self-timed -d 'both'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l no-self-timed -d 'both'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l path -r -F -d 'a file'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l dir -x -a '(__fish_complete_directories)' -d 'a folder'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l goodput -x -d 'several'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l seed -x -d 'a number'
+complete -c servebench -n '__fish_seen_subcommand_from serve' -l help -d 'list the flags'
+complete -c servebench -n '__fish_seen_subcommand_from sim' -l ttft -x -d 'a time'
+complete -c servebench -n '__fish_seen_subcommand_from sim' -l truth -d 'a switch'
+complete -c servebench -n '__fish_seen_subcommand_from sim' -l help -d 'list the flags'
+complete -c servebench -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
+complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sim completion'

@@ -1,0 +1,36 @@
+#compdef servebench
+# servebench completion for zsh: source <(servebench completion zsh), or a file
+# _servebench in a folder of $fpath
+_servebench() {
+  local context state line
+  typeset -A opt_args
+  _arguments -C '1:command:(serve sim completion help version)' '*::argument:->rest'
+  [[ $state == rest ]] || return
+  case $line[1] in
+  serve)
+    _arguments \
+      '*--backend=[it'\''s (this)\: one]:value:(a b)' \
+      '*--insecure[back\slash]' \
+      '*--self-timed[both]' \
+      '*--no-self-timed[both]' \
+      '*--path=[a file]:file:_files' \
+      '*--dir=[a folder]:folder:_files -/' \
+      '*--goodput[several]:*-*:value:' \
+      '*--seed=[a number]:value: ' \
+      '--help[list the flags]'
+    ;;
+  sim)
+    _arguments \
+      '*--ttft=[a time]:value: ' \
+      '*--truth[a switch]' \
+      '--help[list the flags]'
+    ;;
+  completion) _arguments '1:shell:(bash zsh fish)' ;;
+  help) _arguments '1:command:(serve sim completion)' ;;
+  esac
+}
+if [[ $funcstack[1] == _servebench ]]; then
+  _servebench "$@"
+else
+  compdef _servebench servebench
+fi
