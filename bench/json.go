@@ -107,6 +107,14 @@ func (r *Result) throughput(count int64) float64 {
 // ours. selected names the metrics to include; detailed adds the arrays of
 // --save-detailed.
 func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
+	b, err := r.object(selected, detailed).MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+func (r *Result) object(selected []string, detailed bool) *object {
 	var o object
 	r.setHead(&o)
 	if r.pools() {
@@ -128,11 +136,7 @@ func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
 		}
 	}
 	r.setOwn(&o)
-	b, err := o.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	return append(b, '\n'), nil
+	return &o
 }
 
 // nullable is v, or null for the zero value.
