@@ -36,11 +36,11 @@ type aligner struct {
 	first   error // of those that failed
 }
 
-// aligner is nil where prompts are not aligned: they are ids, or no local
-// tokenizer made them to a length.
+// aligner is nil where prompts are not aligned: they are ids, no local tokenizer
+// made them to a length, or the server is a simulator, which has no model's.
 func (s *session) aligner(ctx context.Context) *aligner {
 	d := &s.cfg.Dataset
-	if s.tok == nil || d.TokenIDs || d.Name != "random" && d.Name != "prefix_repetition" {
+	if s.tok == nil || s.res.Simulated() || d.TokenIDs || d.Name != "random" && d.Name != "prefix_repetition" {
 		return nil
 	}
 	client := *s.client.HTTP()

@@ -111,7 +111,8 @@ type Progress struct {
 	events              atomic.Pointer[atomic.Int64]
 }
 
-// Phase is what the run is doing: "prompts", "ready check", "warm-up", "run" or
+// Phase is what the run is doing: "prompts", "waiting for the server", "ready
+// check", "warm-up", "starting the profiler", "run", "stopping the profiler" or
 // "results"; "" before all.
 func (p *Progress) Phase() string {
 	if s := p.phase.Load(); s != nil {
