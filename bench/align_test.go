@@ -49,7 +49,6 @@ type counter struct {
 	asked    int
 	auth     []string
 	models   map[string]bool
-	status   int
 	refuses  string // a prompt that holds it is an error
 	perA     int
 	notFound bool

@@ -96,7 +96,7 @@ func (c *Config) validateLoad() (errs []error) {
 		}
 	}
 	if c.IgnoreTimes && c.Dataset.Name != "timed_trace" {
-		bad("no-self-timed: a data set %s has no times; want dataset-name timed_trace", c.Dataset.Name)
+		bad("self-timed: a data set %s has no times of its own; want dataset-name timed_trace", c.Dataset.Name)
 	}
 	for _, name := range c.LoRA {
 		if name == "" {

@@ -347,7 +347,7 @@ func TestValidateLoads(t *testing.T) {
 		{"", func(c *bench.Config) {
 			c.Dataset, c.IgnoreTimes, c.Ramp = trace, true, &loadgen.Ramp{Strategy: "linear", Start: 1, End: 2}
 		}},
-		{"no-self-timed: a data set random", func(c *bench.Config) { c.IgnoreTimes = true }},
+		{"self-timed: a data set random", func(c *bench.Config) { c.IgnoreTimes = true }},
 		{"lora-modules: an empty name", func(c *bench.Config) { c.LoRA = []string{"a", ""} }},
 		{"", func(c *bench.Config) { c.LoRARandom = true }},
 		{"probe-request-rate: -1", func(c *bench.Config) { c.ProbeRate = -1 }},
@@ -448,4 +448,33 @@ func TestPyTorchFile(t *testing.T) {
 			t.Errorf("mean ttft %v, want 50", v)
 		}
 	})
+}
+
+// Metadata stands before what the run says, and cannot change it but for the
+// head; a result appended to a file stands on a line of its own.
+func TestMetadataAndAppend(t *testing.T) {
+	res := pooled("openai-embeddings")
+	res.Config.Metadata = [][2]string{{"date", "then"}, {"num_prompts", "9"}, {"note", "<a&b>"}, {"request_rate", "1"}, {"completed", "no"}, {"failed", "7"}}
+	f := bench.Files{Result: filepath.Join(t.TempDir(), "all.json"), Append: true, Selected: []string{"e2el"}}
+	for range 2 {
+		if _, err := res.Save(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(f.Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(data), "\n")
+	if len(lines) != 2 || lines[0] != lines[1] {
+		t.Fatalf("%d lines in %q", len(lines), data)
+	}
+	const head = `{"date":"then","endpoint_type":"openai-embeddings","backend":"openai-embeddings","label":null,"model_id":"m",` +
+		`"tokenizer_id":"m","num_prompts":"9","note":"<a&b>","request_rate":"inf","completed":3,"failed":"7","burstiness":1.0,` +
+		`"max_concurrency":2,"duration":0.2,"total_input_tokens":48,"total_input_sequences":6,"request_throughput":15.0,` +
+		`"input_sequence_throughput":30.0,"total_token_throughput":240.0,"latencies":[0.1,0.1,0.1,0.0],"queue_times":[0.0,0.0,0.1,0.1],` +
+		`"mean_e2el_ms":100.0,"median_e2el_ms":100.0,"std_e2el_ms":0.0,"p99_e2el_ms":100.0,"outcome":"completed",`
+	if !strings.HasPrefix(lines[0], head) {
+		t.Errorf("got\n%s\nwant\n%s", lines[0], head)
+	}
 }

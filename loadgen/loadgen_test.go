@@ -388,6 +388,7 @@ func TestRampRefuses(t *testing.T) {
 	for r, want := range map[loadgen.Ramp]string{
 		{Strategy: "linear", Start: 1, End: 10}:          "ramp-up-linear-1qps-10qps",
 		{Strategy: "exponential", Start: 0.5, End: 2.25}: "ramp-up-exponential-0.5qps-2.25qps",
+		{Strategy: "linear", End: 1_000_000}:             "ramp-up-linear-0qps-1000000qps",
 	} {
 		if r.String() != want {
 			t.Errorf("%v, want %s", r, want)

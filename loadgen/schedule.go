@@ -93,7 +93,8 @@ func (r Ramp) Rate(i, n int) float64 {
 
 // String is the ramp's part of vLLM's name for a result file.
 func (r Ramp) String() string {
-	return fmt.Sprintf("ramp-up-%s-%vqps-%vqps", r.Strategy, r.Start, r.End)
+	whole := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	return fmt.Sprintf("ramp-up-%s-%sqps-%sqps", r.Strategy, whole(r.Start), whole(r.End))
 }
 
 // Offsets returns the due times of n requests, the same as `vllm bench serve`
