@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,13 @@ func (s *spy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	s.Handler.ServeHTTP(w, r)
+}
+
+// notes are what was seen so far.
+func (s *spy) notes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
 }
 
 // A ramp is an open loop: each request is due by its own rate. vLLM's result
@@ -132,8 +140,8 @@ func TestLoRA(t *testing.T) {
 			for name := range strings.FieldsSeq(c.want) {
 				want = append(want, "/v1/completions "+name)
 			}
-			if !slices.Equal(s.seen, want) {
-				t.Errorf("sent %v, want %v", s.seen, want)
+			if !slices.Equal(s.notes(), want) {
+				t.Errorf("sent %v, want %v", s.notes(), want)
 			}
 			save(t, res)
 		})
@@ -170,7 +178,7 @@ func TestProbes(t *testing.T) {
 					t.Errorf("the run took %v with %d requests, %d at a time", res.Duration, res.Summary.Completed, res.Summary.MaxInFlight)
 				}
 				probes := 0
-				for _, note := range s.seen {
+				for _, note := range s.notes() {
 					probes += map[bool]int{true: 1}[note == "probe m"]
 				}
 				if cut := probes - c.completed; cut < 0 || cut > 1 {
@@ -190,21 +198,22 @@ func TestProbes(t *testing.T) {
 func TestProbesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.New(sim.Config{TTFT: 50 * ms, ITL: 10 * ms})
-		hang := false
+		var hangs atomic.Bool
 		cfg := config(serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(b))
 			switch {
 			case !bytes.Contains(b, []byte(`"prompt":"Hi"`)):
 				server.ServeHTTP(w, r)
-			case hang:
+			case hangs.Load():
 				<-r.Context().Done()
 			default:
 				http.Error(w, "no", http.StatusTeapot)
 			}
 		})))
 		cfg.ProbeRate = 10
-		for _, hang = range []bool{true, false} {
+		for _, hang := range []bool{true, false} {
+			hangs.Store(hang)
 			res, err := bench.Run(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -249,8 +258,8 @@ func TestProfile(t *testing.T) {
 			if !there {
 				want, warning = want[:4], "/start_profile: HTTP 404: the server was not started with a profiler's configuration"
 			}
-			if !slices.Equal(s.seen, want) {
-				t.Errorf("sent %v, want %v", s.seen, want)
+			if !slices.Equal(s.notes(), want) {
+				t.Errorf("sent %v, want %v", s.notes(), want)
 			}
 			if h := s.header["/start_profile"]; h.Get("Authorization") != "Bearer sk-1234567890" || h.Get("X-Team") != "a" {
 				t.Errorf("asked with %v", h)
