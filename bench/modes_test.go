@@ -240,10 +240,12 @@ func TestProfile(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.Handle("/", sim.New(sim.Config{TTFT: ms, ITL: ms}))
+			answer := http.NotFound
 			if there {
-				mux.HandleFunc("POST /start_profile", func(http.ResponseWriter, *http.Request) {})
-				mux.HandleFunc("POST /stop_profile", func(http.ResponseWriter, *http.Request) {})
+				answer = func(http.ResponseWriter, *http.Request) {}
 			}
+			mux.HandleFunc("POST /start_profile", answer)
+			mux.HandleFunc("POST /stop_profile", answer)
 			s := &spy{Handler: mux}
 			cfg := config(serveHandler(t, s))
 			cfg.Profile, cfg.Dataset.Warmups, cfg.Dataset.Prompts = true, 1, 2
