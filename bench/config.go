@@ -115,7 +115,8 @@ type Progress struct {
 	events              atomic.Pointer[atomic.Int64]
 }
 
-// Phase is what the run is doing: "prompts", "ready check", "warm-up", "run" or
+// Phase is what the run is doing: "prompts", "waiting for the server", "ready
+// check", "warm-up", "starting the profiler", "run", "stopping the profiler" or
 // "results"; "" before all.
 func (p *Progress) Phase() string {
 	if s := p.phase.Load(); s != nil {
@@ -159,9 +160,6 @@ func Backends() []string { return slices.Sorted(maps.Keys(backends)) }
 // API is the form of the requests that the backend stands for.
 func (c *Config) API() openai.API { return backends[c.Backend] }
 
-// openLoop tells whether requests have due times of their own.
-func (c *Config) openLoop() bool { return !c.Rate.IsInf() }
-
 // withDefaults fills in what the zero value stands for.
 func (c Config) withDefaults() Config {
 	if c.Burstiness == 0 {
@@ -175,6 +173,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Pacing == "" {
 		c.Pacing = loadgen.Hybrid
+	}
+	if !c.API().Generates() {
+		c.Stream = false // what is pooled comes in one piece
 	}
 	return c
 }
@@ -203,9 +204,6 @@ func (c Config) Validate() error {
 	if !slices.Contains([]loadgen.Pacing{loadgen.Sleep, loadgen.Hybrid}, c.Pacing) {
 		bad("pacing: %q; want sleep or hybrid", c.Pacing)
 	}
-	if c.API() == openai.Chat && c.Dataset.TokenIDs {
-		bad("prompt-form: token-ids do not exist in chat; want text, or a completions backend")
-	}
 	for _, p := range c.Percentiles {
 		if !(p >= 0 && p <= 100) {
 			bad("metric-percentiles: %v; want 0 to 100", p)
@@ -215,15 +213,17 @@ func (c Config) Validate() error {
 		if !slices.Contains([]string{"ttft", "tpot", "e2el"}, name) {
 			bad("goodput: %q is no metric; want ttft, tpot or e2el", name)
 		}
-		if (name == "ttft" || name == "tpot") && !c.Stream {
+		if (name == "ttft" || name == "tpot") && !c.Stream && c.API().Generates() {
 			bad("goodput: %s does not exist without streaming; want e2el", name)
 		}
 		if !(ms >= 0) || math.IsInf(ms, 1) {
 			bad("goodput: %s:%v; want a number of milliseconds, 0 or more", name, ms)
 		}
 	}
+	errs = append(errs, c.validateLoad()...)
+	errs = append(errs, c.validateForm()...)
 	errs = append(errs, c.validateSampling()...)
-	if c.openLoop() && len(errs) == 0 && c.Dataset.Prompts > 0 {
+	if !c.Rate.IsInf() && len(errs) == 0 && c.Dataset.Prompts > 0 {
 		if s := float64(c.Dataset.Prompts) / float64(c.Rate); s > loadgen.MaxOffset.Seconds() {
 			bad("request-rate: %d requests at %v a second take %.3g days; want 30 at most", c.Dataset.Prompts, c.Rate, s/86400)
 		}
@@ -256,6 +256,9 @@ func (c *Config) validateSampling() (errs []error) {
 			}
 			errs = append(errs, fmt.Errorf("%s: %v; want %s", f.name, *f.v, want))
 		}
+	}
+	if _, known := backends[c.Backend]; known && !c.API().Generates() && s != (openai.Sampling{}) {
+		errs = append(errs, fmt.Errorf("backend: %s generates no tokens and takes no sampling parameters such as temperature; want none, or extra-body", c.Backend))
 	}
 	if s.TopK != nil && *s.TopK < -1 {
 		errs = append(errs, fmt.Errorf("top-k: %d; want 1 or more, or 0 or -1 for no limit", *s.TopK))

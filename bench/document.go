@@ -58,7 +58,7 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 		f.MessageSanitized = clean(f.MessageSanitized)
 		m.Failure = &f
 	}
-	for _, w := range append(slices.Clone(r.Warnings), r.undeclared()...) {
+	for _, w := range append(append(slices.Clone(r.Warnings), r.undeclared()...), r.unsaid()...) {
 		m.Warnings = append(m.Warnings, clean(w))
 	}
 	return m
@@ -101,12 +101,30 @@ func (r *Result) undeclared() []string {
 	return []string{"The subject was not declared (--subject FILE): revision, quantization and parameter counts are unknown, no licence is given."}
 }
 
+// unsaid warns of what the schema cannot say.
+func (r *Result) unsaid() []string {
+	if !r.pools() {
+		return nil
+	}
+	return []string{"Nothing was generated: workload.output_tokens is 1 as the schema has no 0, and the output rates of 0 are no measurement."}
+}
+
 func (r *Result) name(m *manifest.Run) string {
 	load := fmt.Sprintf("C%d", m.Workload.Concurrency)
-	if r.Config.openLoop() {
+	switch w := &m.Workload; w.ArrivalProcess {
+	case "closed_loop":
+	case "trace":
+		load = "trace"
+	case "ramp":
+		load = fmt.Sprintf("%v-%v req/s", r.Config.Ramp.Start, r.Config.Ramp.End)
+	default:
 		load = r.Config.Rate.String() + " req/s"
 	}
-	name := fmt.Sprintf("%s | %s->%s | %s", m.Subject.Identifier, short(m.Workload.InputTokens), short(m.Workload.OutputTokens), load)
+	lengths := short(m.Workload.InputTokens)
+	if !r.pools() {
+		lengths += "->" + short(m.Workload.OutputTokens)
+	}
+	name := fmt.Sprintf("%s | %s | %s", m.Subject.Identifier, lengths, load)
 	if r.Simulated() {
 		name += " | simulated"
 	}
@@ -136,16 +154,16 @@ func ptr[T any](v T) *T { return &v }
 func (r *Result) workload() manifest.Workload {
 	c := &r.Config
 	w := manifest.Workload{
-		Mode: "online", Task: "text_generation",
+		Mode: "online", Task: r.task(),
 		Client: manifest.Client{
 			Name: harness, Backend: strings.ReplaceAll(c.Backend, "-", "_"), Version: Version,
 		},
 		Dataset:            r.dataset(),
 		Sampling:           r.sampling(),
-		Stopping:           manifest.Stopping{IgnoreEOS: ptr(r.ignoreEOS()), MaxOutputTokens: r.maxOutput()},
+		Stopping:           r.stopping(),
 		Streaming:          c.Stream && !r.neverStreamed(),
 		RandomSeed:         c.Dataset.Seed,
-		EndpointType:       "openai-compatible-" + string(c.API()),
+		EndpointType:       r.endpointType(),
 		RequestCount:       max(1, r.requests()),
 		ArrivalProcess:     r.arrival(),
 		WarmupRequestCount: c.Dataset.Warmups,
@@ -162,10 +180,11 @@ func (r *Result) workload() manifest.Workload {
 		}
 	}
 	w.Concurrency = c.MaxConcurrency
-	if c.openLoop() {
+	switch w.ArrivalProcess {
+	case "closed_loop":
+		w.Concurrency = cmp.Or(w.Concurrency, w.RequestCount)
+	case "poisson", "gamma", "constant":
 		w.RequestRatePerSecond = ptr(float64(c.Rate))
-	} else if w.Concurrency == 0 {
-		w.Concurrency = w.RequestCount
 	}
 	w.InputTokens, w.OutputTokens = r.lengths()
 	r.setRequested(w.Extensions)
@@ -193,11 +212,44 @@ func (r *Result) neverStreamed() bool {
 	return r.Summary.Completed > 0 && r.Summary.Counters.NotStreamed == r.Summary.Completed
 }
 
+// task is the schema's word for what was asked of the server.
+func (r *Result) task() string {
+	switch r.Config.API() {
+	case openai.Embeddings, openai.EmbeddingsChat, openai.Infinity:
+		return "embedding"
+	case openai.Pooling:
+		return "pooling"
+	case openai.Rerank:
+		return "rerank"
+	}
+	return "text_generation"
+}
+
+// endpointType is the schema's; it has one for all that embeds.
+func (r *Result) endpointType() string {
+	if r.task() == "embedding" {
+		return "openai-compatible-embeddings"
+	}
+	return "openai-compatible-" + string(r.Config.API())
+}
+
+// stopping is empty where nothing is generated.
+func (r *Result) stopping() manifest.Stopping {
+	if r.pools() {
+		return manifest.Stopping{}
+	}
+	return manifest.Stopping{IgnoreEOS: ptr(r.ignoreEOS()), MaxOutputTokens: r.maxOutput()}
+}
+
 func (r *Result) arrival() string {
 	c := &r.Config
 	switch {
-	case !c.openLoop():
+	case !r.openLoop():
 		return "closed_loop"
+	case c.traced():
+		return "trace"
+	case c.Ramp != nil:
+		return "ramp"
 	case c.Burstiness == 1:
 		return "poisson"
 	case c.Burstiness.IsInf():
@@ -210,7 +262,7 @@ func (r *Result) dataset() manifest.Dataset {
 	d := manifest.Dataset{Generator: r.Plan.Generator, SHA256: r.Plan.SHA256, Synthetic: ptr(r.Plan.Synthetic)}
 	if d.Generator == "" {
 		d.Generator = r.Config.Dataset.Name
-		d.Synthetic = ptr(r.Config.Dataset.Name == "random")
+		d.Synthetic = ptr(slices.Contains([]string{"random", "random-mm", "random-rerank", "prefix_repetition", "timed_trace"}, d.Generator))
 	}
 	if s := r.Config.Dataset; s.Name == "random" {
 		d.SharedPrefixTokens = ptr(int64(s.PrefixLen))
@@ -240,6 +292,9 @@ func (r *Result) ignoreEOS() bool {
 }
 
 func (r *Result) sampling() manifest.Sampling {
+	if r.pools() {
+		return manifest.Sampling{}
+	}
 	t := r.Config.Sampling.Temperature
 	if v := r.sentKey("temperature"); v.Type == gjson.Number && v.Num >= 0 {
 		t = &v.Num
@@ -284,9 +339,12 @@ func (r *Result) lengths() (in, out manifest.TokenCount) {
 	} else {
 		in = r.inputAsked()
 	}
-	if s.Completed > 0 {
+	switch {
+	case r.pools():
+		out = manifest.TokenCount{Kind: "fixed", Value: 1} // the schema has no 0; undeclared says so
+	case s.Completed > 0:
 		out = tokenCount(s.OutputRange[0], s.OutputRange[1], float64(s.OutputTokens)/n)
-	} else {
+	default:
 		out = r.outputAsked()
 	}
 	return in, out
@@ -333,7 +391,13 @@ func (r *Result) setRequested(ext map[string]any) {
 	d := &r.Config.Dataset
 	if d.Name == "random" {
 		ext["servebench.requested_input_tokens"] = requested(d.InputLen+d.PrefixLen, d.RangeRatio.Input)
+		if r.pools() {
+			return
+		}
 		ext["servebench.requested_output_tokens"] = requested(d.OutputLen, d.RangeRatio.Output)
+		return
+	}
+	if r.pools() {
 		return
 	}
 	if lo, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.OutputTokens }); lo == hi && hi > 0 {
@@ -401,6 +465,19 @@ func (r *Result) extensions() map[string]any {
 	if r.Simulated() {
 		ext["servebench.simulated"] = true
 	}
+	if r.pools() {
+		ext["servebench.total_input_sequences"] = r.Sequences()
+		ext["servebench.input_sequences_per_second"] = r.throughput(r.Sequences())
+	}
+	if r.Plan.aligned > 0 {
+		ext["servebench.prompts_aligned"] = r.Plan.aligned
+	}
+	if p := r.Probes; p != nil {
+		ext["servebench.probes"] = map[string]any{"completed": p.Completed, "failed": p.Failed, "missed": p.Missed}
+		if p.E2EL != nil {
+			ext["servebench.probe_e2el_ms"] = distJSON(p.E2EL, basePercentiles)
+		}
+	}
 	if r.Environment != nil {
 		// Behind a tunnel it would be another machine's, which nobody can see.
 		ext["servebench.environment_source"] = "the client's host, since the target is a loopback address"
@@ -435,8 +512,18 @@ func (r *Result) publicConfig() any {
 	red := r.redactor()
 	c.Model, c.ServedModel = publicName(red, c.Model), publicName(red, c.ServedModel)
 	c.Tokenizer = publicName(red, c.Tokenizer)
-	if c.Dataset.Path != "" {
+	switch {
+	case c.Dataset.Name == "hf":
+		c.Dataset.Path = publicName(red, c.Dataset.Path)
+	case c.Dataset.Path != "":
 		c.Dataset.Path = filepath.Base(c.Dataset.Path)
+	}
+	c.LoRA = slices.Clone(c.LoRA)
+	for i, name := range c.LoRA {
+		c.LoRA[i] = publicName(red, name)
+	}
+	if _, changed := red.String(string(c.TemplateKwargs)); len(changed) > 0 {
+		c.TemplateKwargs = nil
 	}
 	c.Subject, c.Extra, c.Metadata, c.Label, c.RequestIDPrefix = nil, nil, nil, "", ""
 	// As JSON has it: an infinite rate is a word there.

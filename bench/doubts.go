@@ -31,8 +31,14 @@ func (r *Result) doubts() (out []string) {
 		names := append(r.Served(), r.Config.Model, r.Config.ServedModel)
 		add(!r.Simulated() && !slices.Contains(names, sub.Identifier), "The declared subject is %s, and the server serves %s: nobody checked that they are the same.", sub.Identifier, r.Config.Model)
 	}
-	out = append(out, r.tokenDoubts()...)
-	out = append(out, r.lengthDoubts()...)
+	if !r.pools() {
+		out = append(out, r.tokenDoubts()...)
+		out = append(out, r.lengthDoubts()...)
+	}
+	add(r.pools() && len(r.Config.Goodput) > 0, "--goodput is not reported where nothing is generated, as in vLLM.")
+	for _, kv := range r.Config.Metadata {
+		add(slices.Contains(ownKeys, kv[0]), "--metadata %s is not in the result, which has a key of that name.", kv[0])
+	}
 	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
 	add(k.NoDone > 0, "%d streams ended without [DONE], after a finish reason.", k.NoDone)
 	add(k.Empty > 0, "%d completions have no output token.", k.Empty)

@@ -77,20 +77,20 @@ var metricNames = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "
 // Metric is one of vLLM's metrics by its name; ok is false where vLLM does not
 // have it for this kind of load.
 func (r *Result) Metric(name string) (d *metrics.Dist, ok bool) {
-	s, capped := r.Summary, r.Config.MaxConcurrency > 0
+	s, capped, streamed := r.Summary, r.Config.MaxConcurrency > 0, r.Config.Stream && !r.pools()
 	switch name {
 	case "ttft":
-		return s.VLLM.TTFT, r.Config.Stream
+		return s.VLLM.TTFT, streamed
 	case "tpot":
-		return s.VLLM.TPOT, r.Config.Stream
+		return s.VLLM.TPOT, streamed
 	case "itl":
-		return s.VLLM.ITL, r.Config.Stream
+		return s.VLLM.ITL, streamed
 	case "e2el":
 		return s.VLLM.E2EL, true
 	case "client_queue_time":
 		return s.ClientQueue, capped
 	case "e2el_including_client_queue":
-		return s.E2ELWithQueue, capped && r.Config.openLoop()
+		return s.E2ELWithQueue, capped && r.openLoop()
 	}
 	return nil, false
 }
@@ -107,42 +107,36 @@ func (r *Result) throughput(count int64) float64 {
 // ours. selected names the metrics to include; detailed adds the arrays of
 // --save-detailed.
 func (r *Result) JSON(selected []string, detailed bool) ([]byte, error) {
-	var o object
-	r.setHead(&o)
-	r.setCounts(&o)
-	r.setArrays(&o, detailed)
-	o.set("max_output_tokens_per_s", float(r.Summary.PeakTokens))
-	o.set("max_concurrent_requests", r.Summary.PeakConcurrency)
-	o.set("rtfx", float(0))
-	r.setSpeculation(&o)
-	for _, name := range metricNames {
-		if slices.Contains(selected, name) {
-			r.setMetric(&o, name)
-		}
-	}
-	r.setOwn(&o)
-	b, err := o.MarshalJSON()
+	b, err := r.object(selected, detailed).MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
 	return append(b, '\n'), nil
 }
 
-func (r *Result) setSpeculation(o *object) {
-	s := r.Speculation
-	if s == nil {
-		return
+func (r *Result) object(selected []string, detailed bool) *object {
+	var o object
+	r.setHead(&o)
+	if r.pools() {
+		r.setPooled(&o, detailed)
+	} else {
+		r.setCounts(&o)
+		r.setArrays(&o, detailed)
+		o.set("max_output_tokens_per_s", float(r.Summary.PeakTokens))
+		o.set("max_concurrent_requests", r.Summary.PeakConcurrency)
+		o.set("rtfx", float(0))
 	}
-	o.set("spec_decode_acceptance_rate", float(s.Rate()))
-	o.set("spec_decode_acceptance_length", float(s.Length()))
-	o.set("spec_decode_num_drafts", s.Drafts)
-	o.set("spec_decode_draft_tokens", s.DraftTokens)
-	o.set("spec_decode_accepted_tokens", s.Accepted)
-	positions := []float{}
-	for _, p := range s.Positions() {
-		positions = append(positions, float(p))
+	r.setProbes(&o)
+	r.setRamp(&o)
+	r.setSpeculation(&o)
+	r.setDiffusion(&o)
+	for _, name := range metricNames {
+		if slices.Contains(selected, name) {
+			r.setMetric(&o, name)
+		}
 	}
-	o.set("spec_decode_per_position_acceptance_rates", positions)
+	r.setOwn(&o)
+	return &o
 }
 
 // nullable is v, or null for the zero value.
@@ -181,6 +175,11 @@ func (r *Result) setHead(o *object) {
 		o.set("burstiness", float(c.Burstiness))
 	}
 	o.set("max_concurrency", nullable(c.MaxConcurrency))
+	if c.Ramp != nil {
+		o.set("ramp_up_strategy", c.Ramp.Strategy)
+		o.set("ramp_up_start_rps", rounded(c.Ramp.Start))
+		o.set("ramp_up_end_rps", rounded(c.Ramp.End))
+	}
 }
 
 func (r *Result) setCounts(o *object) {
@@ -203,55 +202,65 @@ func (r *Result) setCounts(o *object) {
 // setArrays writes one entry a request, in order. vLLM always writes latencies
 // and queue_times, and so do we; the others only in detail.
 func (r *Result) setArrays(o *object, detailed bool) {
-	n := len(r.Records)
-	ints := func(f func(*metrics.Record) int) any { return column(r.Records, f) }
-	floats := func(f func(*metrics.Record) float) any { return column(r.Records, f) }
-	ok := func(rec *metrics.Record) bool { return rec.Outcome == metrics.OK }
 	if detailed {
-		o.set("input_lens", ints(func(rec *metrics.Record) int { return rec.PromptTokens }))
-		o.set("output_lens", ints(func(rec *metrics.Record) int {
-			if !ok(rec) {
+		o.set("input_lens", column(r.Records, func(rec *metrics.Record) int { return rec.PromptTokens }))
+		o.set("output_lens", column(r.Records, func(rec *metrics.Record) int {
+			if rec.Outcome != metrics.OK {
 				return 0
 			}
 			return rec.OutputTokens
 		}))
-		o.set("ttfts", floats(ttft))
-		itls := make([][]float, n)
-		for i := range itls {
-			itls[i] = gapsOf(&r.Records[i])
-		}
-		o.set("itls", itls)
+		o.set("ttfts", column(r.Records, ttft))
+		o.set("itls", column(r.Records, gapsOf))
 	}
-	o.set("latencies", floats(func(rec *metrics.Record) float {
-		if !ok(rec) {
+	r.setTimes(o, detailed)
+	if detailed {
+		o.set("generated_texts", column(r.Records, func(rec *metrics.Record) string { return rec.Text }))
+		o.set("errors", column(r.Records, failure))
+	}
+}
+
+// setTimes writes vLLM's times of each request: 0 is the latency of one that
+// failed.
+func (r *Result) setTimes(o *object, starts bool) {
+	o.set("latencies", column(r.Records, func(rec *metrics.Record) float {
+		if rec.Outcome != metrics.OK {
 			return 0
 		}
-		if n := len(rec.Arrivals); n > 0 {
-			return seconds(rec.Arrivals[n-1] - rec.Sent)
-		}
-		return seconds(rec.Done - rec.Sent)
+		return seconds(rec.E2EL())
 	}))
-	if detailed {
-		o.set("start_times", floats(func(rec *metrics.Record) float { return seconds(rec.Sent) }))
+	if starts {
+		o.set("start_times", column(r.Records, func(rec *metrics.Record) float { return seconds(rec.Sent) }))
 	}
-	o.set("queue_times", floats(func(rec *metrics.Record) float {
-		if r.Config.openLoop() {
+	open := r.openLoop()
+	o.set("queue_times", column(r.Records, func(rec *metrics.Record) float {
+		if open {
 			return seconds(rec.Sent - rec.Due)
 		}
 		return seconds(rec.Sent)
 	}))
-	if detailed {
-		o.set("generated_texts", column(r.Records, func(rec *metrics.Record) string { return rec.Text }))
-		o.set("errors", column(r.Records, func(rec *metrics.Record) string {
-			if rec.Outcome == "" {
-				return "not sent"
-			}
-			if ok(rec) {
-				return ""
-			}
-			return describe(rec)
-		}))
+}
+
+// failure is vLLM's error of a request; "" where there is none.
+func failure(rec *metrics.Record) string {
+	switch rec.Outcome {
+	case "":
+		return "not sent"
+	case metrics.OK:
+		return ""
 	}
+	return describe(rec)
+}
+
+// Errors are those of the first requests that failed, at most most of them.
+func (r *Result) Errors(most int) (out []string) {
+	for i := range r.Records {
+		rec := &r.Records[i]
+		if rec.Outcome != "" && rec.Outcome != metrics.OK && len(out) < most {
+			out = append(out, describe(rec))
+		}
+	}
+	return out
 }
 
 func column[T any](records []metrics.Record, f func(*metrics.Record) T) []T {
@@ -302,6 +311,9 @@ func (r *Result) setMetric(o *object, name string) {
 	}
 }
 
+// ownKeys are those beside vLLM's in the result JSON.
+var ownKeys = []string{"simulated", "outcome", "failure", "servebench"}
+
 // setOwn writes what vLLM does not know, under keys it does not have.
 func (r *Result) setOwn(o *object) {
 	if r.Simulated() {
@@ -315,6 +327,17 @@ func (r *Result) setOwn(o *object) {
 	own.set("version", Version)
 	for _, m := range r.OwnMetrics() {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
+	}
+	if p := r.Probes; p != nil {
+		var probes object
+		probes.set("rate", float(r.Config.ProbeRate))
+		probes.set("completed", p.Completed)
+		probes.set("failed", p.Failed)
+		probes.set("missed", p.Missed)
+		own.set("probes", &probes)
+	}
+	if r.pools() { // vLLM's file does not tell
+		own.set("failed", r.Summary.Failed)
 	}
 	own.set("peak_concurrency", r.Summary.MaxInFlight)
 	own.set("peak_output_tokens_per_s", float(r.Summary.MaxTokenRate))
@@ -396,8 +419,9 @@ func counters(c *metrics.Counters) *object {
 	return &o
 }
 
-// Rates are counts over the run's duration, per second.
-type Rates struct{ Requests, OutputTokens, TotalTokens, Good float64 }
+// Rates are counts over the run's duration, per second. Sequences are those of
+// pooled requests.
+type Rates struct{ Requests, OutputTokens, TotalTokens, Good, Sequences float64 }
 
 // Rates returns the run's throughputs; 0 where nothing took time.
 func (r *Result) Rates() Rates {
@@ -405,5 +429,6 @@ func (r *Result) Rates() Rates {
 	return Rates{
 		Requests: r.throughput(int64(s.Completed)), OutputTokens: r.throughput(s.OutputTokens),
 		TotalTokens: r.throughput(s.InputTokens + s.OutputTokens), Good: r.throughput(int64(s.Good)),
+		Sequences: r.throughput(r.Sequences()),
 	}
 }

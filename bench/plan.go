@@ -26,6 +26,8 @@ import (
 type Plan struct {
 	Requests []loadgen.Request
 	warmups  []loadgen.Request
+	first    loadgen.Request // request 0 with the model's own name, of the ready check
+	probe    loadgen.Request // what is sent beside the load
 	Offsets  []time.Duration // nil in a closed loop
 	// SHA256 is the digest of the bodies in order, each preceded by its length
 	// as 8 bytes, big endian.
@@ -35,6 +37,7 @@ type Plan struct {
 	Tokenizer *tokenize.Info // nil where no local tokenizer was used
 	claimed   []int          // lengths that were asked for and nobody counted
 	special   int            // tokens the server puts around a prompt, uncounted here
+	aligned   int            // prompts that were cut to the length the server counts
 	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
 	Warnings  []string
 }
@@ -72,6 +75,7 @@ func (s *session) openTokenizer(model string) error {
 		}
 		return nil
 	}
+	s.files = path
 	info, err := tokenize.Describe(path)
 	if err == nil {
 		s.tok, err = tokenize.Open(path)
@@ -104,31 +108,31 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	}
 	p := s.res.Plan
 	timed := s.collector()
-	set, err := dataset.Load(ctx, s.cfg.Dataset, dataset.Tools{Tokenizer: tok, Emit: timed.take})
+	timed.lora = s.cfg.assigner()
+	if ask {
+		timed.align = s.aligner(ctx)
+	}
+	set, err := dataset.Load(ctx, s.cfg.Dataset, s.tools(tok, timed.take))
+	if late := timed.finish(); err == nil {
+		err = late
+	}
 	if err != nil {
 		return err
 	}
-	p.Requests, p.claimed = timed.out, timed.claimed
+	p.Requests, p.claimed, p.first = timed.out, timed.claimed, timed.first
 	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
 	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
 		p.special = v.Added
 	}
-	switch {
-	case set.Offsets != nil:
-		p.Offsets = set.Offsets
-	case s.cfg.openLoop():
-		p.Offsets, err = loadgen.Offsets(len(set.Requests), s.cfg.Rate, s.cfg.Burstiness, s.cfg.Dataset.Seed)
-		if err != nil {
-			return err
-		}
+	if p.Offsets, err = s.cfg.offsets(len(set.Requests), set.Offsets); err != nil {
+		return err
 	}
-	warm := s.collector()
-	for i := range set.Warmups {
-		if err := warm.take(i, &set.Warmups[i]); err != nil {
-			return err
-		}
+	if s.cfg.traced() && !s.cfg.Rate.IsInf() {
+		p.warnf("The rate of %v requests a second is not used: the trace's own times are.", s.cfg.Rate)
 	}
-	p.warmups = warm.out
+	if err := s.buildOthers(timed, set.Warmups); err != nil {
+		return err
+	}
 	if prefix := s.cfg.RequestIDPrefix; prefix != "" {
 		for i := range p.Requests {
 			p.Requests[i].ID = fmt.Sprint(prefix, i)
@@ -136,6 +140,43 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	}
 	p.SHA256, err = digest(p.Requests)
 	return err
+}
+
+// buildOthers makes the requests that are not timed: warm-ups, as the timed ones
+// were aligned, and the probe.
+func (s *session) buildOthers(timed *collector, warmups []dataset.Request) error {
+	p := s.res.Plan
+	warm := s.collector()
+	warm.align = timed.align
+	for i := range warmups {
+		if err := warm.take(i, &warmups[i]); err != nil {
+			return err
+		}
+	}
+	if err := warm.finish(); err != nil {
+		return err
+	}
+	p.warmups = warm.out
+	if timed.align != nil {
+		p.aligned = timed.align.report(p)
+	}
+	if s.cfg.ProbeRate <= 0 {
+		return nil
+	}
+	hi := dataset.Request{Prompt: "Hi", InputTokens: 1, OutputTokens: 1}
+	if s.cfg.API() == openai.Rerank {
+		hi.Prompt, hi.Texts = "", []string{"Hi", "Hi"}
+	}
+	body, err := warm.format.Encode(hi)
+	if err != nil {
+		return fmt.Errorf("probe request: %w", err)
+	}
+	p.probe = loadgen.Request{Body: body, PromptTokens: 1, OutputTokens: asked(body, 1)}
+	return nil
+}
+
+func (p *Plan) warnf(format string, args ...any) {
+	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
 func vocabulary(tok tokenize.Tokenizer) (v tokenize.Vocabulary, ok bool) {
@@ -169,14 +210,17 @@ func (s *session) serverTokenizer(ctx context.Context) tokenize.Tokenizer {
 const spoolOver = 8 << 20
 
 // collector makes requests of prompts. take is safe for concurrent use; what it
-// collected may be read when no call is under way.
+// collected may be read after finish.
 type collector struct {
 	format  openai.Format
-	claims  bool // the lengths that come with prompts were counted by nobody
+	claims  bool      // the lengths that come with prompts were counted by nobody
+	lora    *assigner // nil: every request has the model's name
+	align   *aligner  // nil: prompts are sent as they are
 	spool   spool
 	mu      sync.Mutex
 	out     []loadgen.Request
-	claimed []int // lengths that were asked for, kept to be compared with a count
+	first   loadgen.Request // request 0 with the model's name
+	claimed []int           // lengths that were asked for, kept to be compared with a count
 }
 
 func (s *session) collector() *collector {
@@ -191,17 +235,46 @@ func (s *session) collector() *collector {
 
 // take makes request i of a prompt, which is not needed after it.
 func (c *collector) take(i int, in *dataset.Request) error {
-	body, err := c.format.Encode(*in)
+	prompt := *in
+	*in = dataset.Request{}
+	if c.align == nil {
+		return c.put(i, prompt)
+	}
+	return c.align.take(i, prompt, c.put)
+}
+
+// finish waits for what take has left to others.
+func (c *collector) finish() error {
+	if c.align == nil {
+		return nil
+	}
+	return c.align.finish()
+}
+
+// put encodes request i and keeps it.
+func (c *collector) put(i int, in dataset.Request) error {
+	format := c.format
+	if c.lora != nil {
+		format.Model = c.lora.of(i)
+	}
+	req, err := encode(format, in)
 	if err != nil {
 		return fmt.Errorf("request %d: %w", i, err)
 	}
-	req := loadgen.Request{Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(body, in.OutputTokens)}
-	*in = dataset.Request{}
+	first := req
+	if i == 0 && c.lora != nil {
+		if first, err = encode(c.format, in); err != nil {
+			return fmt.Errorf("request 0: %w", err)
+		}
+	}
 	if i > 0 { // the manifest looks into the first one
 		c.spool.put(&req)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if i == 0 {
+		c.first = first
+	}
 	if lack := i + 1 - len(c.out); lack > 0 {
 		c.out = append(c.out, make([]loadgen.Request, lack)...)
 	}
@@ -215,10 +288,34 @@ func (c *collector) take(i int, in *dataset.Request) error {
 	return nil
 }
 
+func encode(f openai.Format, in dataset.Request) (loadgen.Request, error) {
+	body, err := f.Encode(in)
+	if err != nil {
+		return loadgen.Request{}, err
+	}
+	return loadgen.Request{
+		Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(body, in.OutputTokens), Sequences: sequences(f.API, &in),
+	}, nil
+}
+
+// sequences is how many texts a request brings to be pooled, as vLLM counts them:
+// a reranker's query is none.
+func sequences(api openai.API, in *dataset.Request) int {
+	switch {
+	case api.Generates():
+		return 0
+	case api == openai.Rerank:
+		return max(0, len(in.Texts)-1)
+	case api == openai.EmbeddingsChat:
+		return 1
+	}
+	return max(1, len(in.Texts))
+}
+
 // asked is the number of tokens a body asks for: --extra-body may have changed
 // it.
 func asked(body []byte, otherwise int) int {
-	for _, key := range []string{"max_completion_tokens", "max_tokens"} {
+	for _, key := range []string{"max_completion_tokens", "max_output_tokens", "max_tokens"} {
 		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
 			return int(v.Num)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -59,8 +60,12 @@ type Result struct {
 	Stopped bool
 	// ReadyRequests counts the untimed ones of the ready check.
 	ReadyRequests int
-	// Speculation counts the timed part; nil where the server tells none.
+	// Speculation and Diffusion count the timed part; nil where the server tells
+	// none.
 	Speculation *metrics.Speculation
+	Diffusion   *metrics.Diffusion
+	// Probes are what was sent beside the load; nil where nothing was.
+	Probes *metrics.Probes
 }
 
 // Simulated tells that the target said it is a simulator.
@@ -80,7 +85,7 @@ func (r *Result) Served() (names []string) {
 // options are those of the run's statistics.
 func (r *Result) options() metrics.Options {
 	c := &r.Config
-	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: c.openLoop()}
+	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: r.openLoop()}
 }
 
 // session is one run under way.
@@ -88,6 +93,7 @@ type session struct {
 	cfg    Config
 	client *openai.Client
 	tok    tokenize.Tokenizer
+	files  string // where the tokenizer is, in this build or not; "" where there is none
 	res    *Result
 
 	internal error // a bug of ours that showed in a request
@@ -112,7 +118,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return s.failed(before, err)
 	}
 	s.warmUp(before)
+	profiling := s.startProfile(before)
 	s.run(ctx)
+	if profiling {
+		s.stopProfile(ctx)
+	}
 	return s.finish(ctx)
 }
 
@@ -166,28 +176,45 @@ func (s *session) warnf(format string, args ...any) {
 // built then stands, unless the server had to tell the model's name.
 func (s *session) prepare(ctx context.Context) error {
 	s.cfg.Progress.enter("prompts", 0)
-	early := s.cfg.Dataset.Name == "custom" && !s.cfg.Dataset.TokenIDs
+	if err := s.checkFile(); err != nil {
+		return err
+	}
+	// A custom file needs no server to be counted, but the model's tokenizer.
+	named := s.cfg.Model != ""
+	early := named && s.cfg.Dataset.Name == "custom" && !s.cfg.Dataset.TokenIDs
 	if early {
 		if err := s.build(ctx, false); err != nil {
 			return err
 		}
 	}
-	named := s.cfg.Model != ""
 	s.cfg.Progress.enter("waiting for the server", 0)
 	if err := s.reach(ctx); err != nil {
 		// The manifest of a failed run tells its workload all the same.
-		if !early {
+		if !early && named {
 			if wrong := s.build(ctx, false); wrong != nil && ctx.Err() == nil {
 				return wrong
 			}
 		}
 		return err
 	}
-	if early && named {
+	if early {
 		return nil
 	}
 	s.cfg.Progress.enter("prompts", 0)
 	return s.build(ctx, true)
+}
+
+// checkFile tells that a data set's file is not there, before the server is
+// waited for.
+func (s *session) checkFile() error {
+	d := &s.cfg.Dataset
+	if d.Path == "" || d.Name == "hf" {
+		return nil
+	}
+	if _, err := os.Stat(d.Path); err != nil {
+		return fmt.Errorf("dataset-path: %w", err)
+	}
+	return nil
 }
 
 // reach finds out whether the server is there, what it is and which model it
@@ -206,10 +233,23 @@ func (s *session) reach(ctx context.Context) error {
 	info, warnings := probe.Engine(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
 	s.res.Engine = info
 	s.res.Warnings = append(s.res.Warnings, warnings...)
-	if names := s.res.Served(); len(names) > 0 && !slices.Contains(names, s.servedModel()) {
-		s.warnf("The server does not list %s; it lists %s.", s.servedModel(), strings.Join(names, ", "))
-	}
+	s.checkNames()
 	return nil
+}
+
+// checkNames warns of models that the server does not list, once for each.
+func (s *session) checkNames() {
+	names := s.res.Served()
+	if len(names) == 0 {
+		return
+	}
+	asked := append([]string{s.servedModel()}, s.cfg.LoRA...)
+	for i, name := range asked {
+		listed := slices.ContainsFunc(s.res.Engine.Models, func(m probe.Model) bool { return m.ID == name })
+		if !listed && !slices.Contains(asked[:i], name) {
+			s.warnf("The server does not list %s; it lists %s.", name, strings.Join(names, ", "))
+		}
+	}
 }
 
 func (s *session) targetError(stage string, err error) *TargetError {
@@ -266,8 +306,7 @@ func (s *session) ready(ctx context.Context) error {
 		return nil
 	}
 	s.cfg.Progress.enter("ready check", 1)
-	first := s.res.Plan.Requests[0]
-	first.ID = ""
+	first := s.res.Plan.first
 	limited, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
 	defer cancel()
 	return retry(limited, s.cfg.ReadyTimeout, func() error {
@@ -332,19 +371,24 @@ func (s *session) run(ctx context.Context) {
 			s.warnf("not all %d connections could be opened beforehand: %v", n, err)
 		}
 	}
+	probes := s.openProbes(ctx)
+	defer probes.close()
 	// What was built is kept to the end; collecting the rubble of building it
 	// must not fall into the run, nor its memory stay.
 	debug.FreeOSMemory()
-	before := s.speculation(ctx)
+	speculation, diffusion := s.decoding(ctx)
 	s.cfg.Progress.enter("run", len(p.Requests))
+	probes.start(ctx)
 	records, clock, err := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
 	})
+	s.endProbes(probes)
 	s.res.Records, s.res.Start = records, clock.Zero()
 	s.internal = errors.Join(s.internal, err)
 	s.checkClocks(clock)
-	s.res.Speculation = s.speculation(ctx).Sub(before)
+	after, diffused := s.decoding(ctx)
+	s.res.Speculation, s.res.Diffusion = after.Sub(speculation), diffused.Sub(diffusion)
 }
 
 // checkClocks compares the run's length on the wall clock with that on the
@@ -363,13 +407,13 @@ func (s *session) checkClocks(clock loadgen.Clock) {
 	s.res.clockOffset = wall - mono
 }
 
-// speculation reads vLLM's counters. The window between two readings is that of
-// the timed requests: warm-ups would flatter the acceptance.
-func (s *session) speculation(ctx context.Context) *metrics.Speculation {
+// decoding reads vLLM's counters. The window between two readings is that of the
+// timed requests: warm-ups would flatter the acceptance.
+func (s *session) decoding(ctx context.Context) (*metrics.Speculation, *metrics.Diffusion) {
 	if s.res.Engine.Name != "vllm" || ctx.Err() != nil {
-		return nil
+		return nil, nil
 	}
-	return probe.Speculation(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
+	return probe.Decoding(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
 }
 
 // connections is how many stand open before the clock starts: as many as can be
@@ -379,7 +423,7 @@ func (s *session) connections() int {
 	switch {
 	case s.cfg.MaxConcurrency > 0:
 		return min(n, s.cfg.MaxConcurrency)
-	case s.cfg.openLoop():
+	case s.res.Plan.Offsets != nil:
 		return 0
 	}
 	return n

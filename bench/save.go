@@ -25,6 +25,12 @@ type Files struct {
 	Manifest string
 	Records  string
 	HDR      string
+	// PyTorch is the result once more in the form of PyTorch's benchmark data base,
+	// which vLLM writes where SAVE_TO_PYTORCH_BENCHMARK_FORMAT is set. Nothing is
+	// written where it has none of the metrics that go there. Args are the
+	// command's flags under argparse's names, for this file; headers are hidden.
+	PyTorch string
+	Args    map[string]any
 	// Append adds the result as a line to Result. Manifest, Records and HDR
 	// then carry the run's id in their names, and Result is no artifact.
 	Append bool
@@ -58,12 +64,12 @@ func withID(path, id string) string {
 func (f Files) Check() error {
 	var errs []error
 	seen := map[string]bool{}
-	for _, path := range []string{f.Result, f.Manifest, f.Records, f.HDR} {
+	for _, path := range []string{f.Result, f.Manifest, f.Records, f.HDR, f.PyTorch} {
 		if path == "" {
 			continue
 		}
 		if seen[filepath.Clean(path)] {
-			errs = append(errs, fmt.Errorf("%s is named for two of result, manifest, records and histograms; want different names", path))
+			errs = append(errs, fmt.Errorf("%s is named for two of the files to write; want different names", path))
 		}
 		seen[filepath.Clean(path)] = true
 		err := checkWritable(path, f.Append && path == f.Result)
@@ -117,10 +123,12 @@ type saver struct {
 // that fails does not keep the others back; the manifest comes last, since it
 // names them. The error tells of everything that could not be saved.
 func (r *Result) Save(f Files) ([]string, error) {
-	result, err := r.JSON(f.Selected, f.Detailed)
+	o := r.object(f.Selected, f.Detailed)
+	result, err := o.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("result: %w", err)
 	}
+	result = append(result, '\n')
 	if f.Append { // a line of its own: what is hashed is what is written
 		result = bytes.TrimSuffix(result, []byte("\n"))
 		id := manifest.RunID(result, 1)
@@ -141,6 +149,13 @@ func (r *Result) Save(f Files) ([]string, error) {
 		s.write(f.HDR, "hdr_histogram_log", "text/plain", "histograms", false, func(w io.Writer) error {
 			return metrics.WriteHDR(w, r.Records, r.options(), r.Start, r.Duration)
 		})
+	}
+	if f.PyTorch != "" {
+		if doc, err := r.pytorch(f, o); err != nil {
+			s.errs = append(s.errs, fmt.Errorf("%s: %w", f.PyTorch, err))
+		} else if doc != nil {
+			s.write(f.PyTorch, "", "", "", false, bytesOf(doc))
+		}
 	}
 	if f.Manifest != "" {
 		run := r.Manifest(result, s.artifacts)

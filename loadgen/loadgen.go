@@ -24,6 +24,9 @@ type Request struct {
 	ID           string // x-request-id; "" sends none
 	PromptTokens int    // the client's count; 0 where nobody counted
 	OutputTokens int    // asked for
+	// Sequences is how many texts it brings to be pooled; 0 where tokens are
+	// generated.
+	Sequences int
 	// Body is what is sent. Where File is set it is Size bytes there instead,
 	// from Offset: a run of many long prompts need not hold them in memory.
 	Body         []byte

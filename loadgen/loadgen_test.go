@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -313,6 +314,88 @@ func TestOffsetsAreVLLMs(t *testing.T) {
 	}
 }
 
+// A ramp's rates and due times are those of vLLM's own get_request, recorded by
+// testdata/ramp.py.
+func TestRampIsVLLMs(t *testing.T) {
+	data, err := os.ReadFile("testdata/ramp.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Ramp           loadgen.Ramp
+		N              int
+		Seed           int64
+		Burstiness     loadgen.Number
+		Rates, Seconds []float64
+	}
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) != 9 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	for _, c := range cases {
+		got, err := c.Ramp.Offsets(c.N, c.Burstiness, c.Seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range c.Seconds {
+			// As with a constant rate: Go's and C's functions differ in the last bit.
+			if d := got[i] - time.Duration(math.Round(s*1e9)); d < -1 || d > 1 {
+				t.Errorf("%v of %d: request %d is due at %d ns, vLLM says %v s", c.Ramp, c.N, i, got[i], s)
+			}
+			if rate := c.Ramp.Rate(i, c.N); math.Abs(rate-c.Rates[i]) > 1e-14*c.Rates[i] {
+				t.Errorf("%v of %d: request %d has the rate %v, vLLM says %v", c.Ramp, c.N, i, rate, c.Rates[i])
+			}
+		}
+	}
+}
+
+// A linear ramp from 0, at which vLLM stops: the first request is due at once,
+// the others by their own rates: 1/2 s, 1/4 s, 1/6 s after the one before.
+func TestRampFromZero(t *testing.T) {
+	r := loadgen.Ramp{Strategy: "linear", End: 6}
+	got, err := r.Offsets(4, loadgen.Inf, 0)
+	if want := []time.Duration{0, 500 * ms, 750 * ms, 916_666_667}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("due at %v (%v), want %v", got, err, want)
+	}
+	if got, err := r.Offsets(1, 1, 0); err != nil || !slices.Equal(got, []time.Duration{0}) {
+		t.Errorf("a single request is due at %v (%v), want 0", got, err)
+	}
+}
+
+func TestRampRefuses(t *testing.T) {
+	for want, r := range map[string]loadgen.Ramp{
+		"ramp-up-strategy: ":                        {Strategy: "cubic", Start: 1, End: 2},
+		"ramp-up-start-rps: -1":                     {Strategy: "linear", Start: -1, End: 2},
+		"ramp-up-start-rps: NaN":                    {Strategy: "linear", Start: math.NaN(), End: 2},
+		"ramp-up-end-rps: 0":                        {Strategy: "linear"},
+		"ramp-up-end-rps: +Inf":                     {Strategy: "linear", Start: 1, End: math.Inf(1)},
+		"ramp-up-start-rps: 3 is above":             {Strategy: "linear", Start: 3, End: 2},
+		"ramp-up-start-rps: 0 cannot":               {Strategy: "exponential", End: 2},
+		"request 0 of 2 would be due after more":    {Strategy: "linear", Start: 1e-9, End: 2},
+		"request 0 of 2 would be due after more ":   {Strategy: "exponential", Start: 5e-324, End: 1 << 20},
+		"request 999 of 1000 would be due after mo": {Strategy: "exponential", Start: 3.857e-4, End: 3.857e-4},
+	} {
+		n := 2
+		if strings.Contains(want, "1000") {
+			n = 1000
+		}
+		if _, err := r.Offsets(n, loadgen.Inf, 0); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %s…", r, err, want)
+		}
+	}
+	for r, want := range map[loadgen.Ramp]string{
+		{Strategy: "linear", Start: 1, End: 10}:          "ramp-up-linear-1qps-10qps",
+		{Strategy: "exponential", Start: 0.5, End: 2.25}: "ramp-up-exponential-0.5qps-2.25qps",
+		{Strategy: "linear", End: 1_000_000}:             "ramp-up-linear-0qps-1000000qps",
+	} {
+		if r.String() != want {
+			t.Errorf("%v, want %s", r, want)
+		}
+	}
+}
+
 func TestOffsetsProperties(t *testing.T) {
 	for _, b := range []loadgen.Number{0.1, 0.5, 1, 2, 10, loadgen.Inf} {
 		got, err := loadgen.Offsets(1000, 50, b, 3)
@@ -325,6 +408,14 @@ func TestOffsetsProperties(t *testing.T) {
 		if got[999] != 20*time.Second {
 			t.Errorf("burstiness %v: the last of 1000 at 50/s is due at %v, want 20s", b, got[999])
 		}
+	}
+}
+
+// Gaps without bound are drawn all the same, and are no panic.
+func TestBurstinessNearZero(t *testing.T) {
+	got, err := loadgen.Offsets(3, 1e-5, 1e-320, 0)
+	if err != nil || !slices.IsSorted(got) {
+		t.Errorf("due at %v (%v)", got, err)
 	}
 }
 

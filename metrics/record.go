@@ -155,6 +155,9 @@ func (r *Record) end(t reading) time.Duration {
 	return t.last
 }
 
+// E2EL is the end-to-end latency in vLLM's reading.
+func (r *Record) E2EL() time.Duration { return r.end(r.chunks()) - r.Sent }
+
 // QueueWait is the time spent waiting for an in-flight slot: Slot - Due.
 func (r *Record) QueueWait() time.Duration { return r.Slot - r.Due }
 

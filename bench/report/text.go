@@ -22,13 +22,21 @@ type Table struct {
 	RequestRate    float64 // completed a second
 	OutputRate     float64 // tokens a second
 	TotalRate      float64
-	Summary        *metrics.Summary
-	Percentiles    []float64
-	Sections       []Section // vLLM's, in its order
-	Speculation    *metrics.Speculation
-	Own            []Row // below vLLM's table
-	Warnings       []string
-	Files          []string
+	// Pooled tells that nothing was generated; SequenceRate is then the number of
+	// texts a second.
+	Pooled       bool
+	SequenceRate float64
+	// Errors are those of the first requests that failed.
+	Errors      []string
+	Summary     *metrics.Summary
+	Percentiles []float64
+	Probes      *metrics.Probes
+	Sections    []Section // vLLM's, in its order
+	Diffusion   *metrics.Diffusion
+	Speculation *metrics.Speculation // not shown beside Diffusion
+	Own         []Row                // below vLLM's table
+	Warnings    []string
+	Files       []string
 }
 
 // Section is one of vLLM's metric blocks.
@@ -63,49 +71,112 @@ func SectionOf(metric string, d *metrics.Dist) Section {
 // grep, and below it what vLLM does not show.
 func Text(w io.Writer, t *Table) error {
 	b := bufio.NewWriter(w)
-	s := t.Summary
+	failed(b, t)
 	line(b, center(" Serving Benchmark Result ", '='))
-	count := func(label string, n int64) { line(b, fmt.Sprintf("%-40s %-10d", label, n)) }
-	real := func(label string, v float64) { line(b, fmt.Sprintf("%-40s %-10.2f", label, v)) }
-	count("Successful requests:", int64(s.Completed))
-	count("Failed requests:", int64(s.Failed))
-	if t.MaxConcurrency > 0 {
-		count("Maximum request concurrency:", int64(t.MaxConcurrency))
-	}
-	if t.Rate > 0 {
-		real("Request rate configured (RPS):", t.Rate)
-	}
-	real("Benchmark duration (s):", t.Seconds)
-	count("Total input tokens:", s.InputTokens)
-	count("Total generated tokens:", s.OutputTokens)
-	real("Request throughput (req/s):", t.RequestRate)
-	if t.Goodput != nil {
-		real("Request goodput (req/s):", *t.Goodput)
-	}
-	real("Output token throughput (tok/s):", t.OutputRate)
-	real("Peak output token throughput (tok/s):", float64(s.PeakTokens))
-	real("Peak concurrent requests:", float64(s.PeakConcurrency))
-	real("Total token throughput (tok/s):", t.TotalRate)
+	counts(b, t)
+	probes(b, t.Probes)
 	for _, sec := range t.Sections {
 		section(b, sec, t.Percentiles)
 	}
-	if sp := t.Speculation; sp != nil {
-		line(b, center("Speculative Decoding", '-'))
-		real("Acceptance rate (%):", sp.Rate())
-		real("Acceptance length:", sp.Length())
-		count("Drafts:", sp.Drafts)
-		count("Draft tokens:", sp.DraftTokens)
-		count("Accepted tokens:", sp.Accepted)
-		if len(sp.AcceptedAt) > 0 {
-			line(b, "Per-position acceptance (%):")
-		}
-		for i, p := range sp.Positions() {
-			real(fmt.Sprintf("  Position %d:", i), 100*p)
-		}
+	if t.Diffusion != nil {
+		diffusion(b, t)
+	} else if t.Speculation != nil {
+		speculation(b, t.Speculation)
 	}
 	line(b, strings.Repeat("=", 50))
 	own(b, t)
 	return b.Flush()
+}
+
+// most is how many failed requests vLLM lists.
+const most = 10
+
+// failed lists failed requests, for which vLLM has no room where nothing is
+// generated.
+func failed(w io.Writer, t *Table) {
+	if len(t.Errors) == 0 || t.Pooled {
+		return
+	}
+	line(w, "Failed requests during benchmark run detected (capping to 10):")
+	for i, e := range t.Errors[:min(len(t.Errors), most)] {
+		line(w, fmt.Sprintf("Error %d: %s", i, e))
+	}
+}
+
+func count(w io.Writer, label string, n int64) { line(w, fmt.Sprintf("%-40s %-10d", label, n)) }
+
+func decimal(w io.Writer, label string, v float64) { line(w, fmt.Sprintf("%-40s %-10.2f", label, v)) }
+
+// counts are the rows before the sections.
+func counts(w io.Writer, t *Table) {
+	s := t.Summary
+	count(w, "Successful requests:", int64(s.Completed))
+	count(w, "Failed requests:", int64(s.Failed))
+	if t.MaxConcurrency > 0 {
+		count(w, "Maximum request concurrency:", int64(t.MaxConcurrency))
+	}
+	if t.Rate > 0 {
+		decimal(w, "Request rate configured (RPS):", t.Rate)
+	}
+	decimal(w, "Benchmark duration (s):", t.Seconds)
+	count(w, "Total input tokens:", s.InputTokens)
+	if !t.Pooled {
+		count(w, "Total generated tokens:", s.OutputTokens)
+	}
+	decimal(w, "Request throughput (req/s):", t.RequestRate)
+	if t.Pooled {
+		decimal(w, "Input throughput (inputs/s):", t.SequenceRate)
+	} else {
+		if t.Goodput != nil {
+			decimal(w, "Request goodput (req/s):", *t.Goodput)
+		}
+		decimal(w, "Output token throughput (tok/s):", t.OutputRate)
+		decimal(w, "Peak output token throughput (tok/s):", float64(s.PeakTokens))
+		decimal(w, "Peak concurrent requests:", float64(s.PeakConcurrency))
+	}
+	decimal(w, "Total token throughput (tok/s):", t.TotalRate)
+}
+
+func probes(w io.Writer, p *metrics.Probes) {
+	if p == nil || p.E2EL == nil {
+		return
+	}
+	p99, _ := p.E2EL.Percentile(99)
+	line(w, center("Probe Requests", '-'))
+	count(w, "Probe requests completed:", int64(p.Completed))
+	count(w, "Probe requests failed:", int64(p.Failed))
+	decimal(w, "Median probe E2EL (ms):", p.E2EL.Median)
+	decimal(w, "P99 probe E2EL (ms):", p99)
+	decimal(w, "Max probe E2EL (ms):", p.E2EL.Max)
+}
+
+func diffusion(w io.Writer, t *Table) {
+	d, rate := t.Diffusion, 0.0
+	if t.Seconds > 0 {
+		rate = float64(d.Committed) / t.Seconds
+	}
+	line(w, center("Diffusion Decoding", '-'))
+	decimal(w, "Committed throughput (tok/s):", rate)
+	decimal(w, "Denoising steps per canvas:", d.PerCanvas())
+	decimal(w, "Committed per denoising step:", d.PerStep())
+	count(w, "Committed tokens:", d.Committed)
+	count(w, "Denoising steps:", int64(d.Denoising()))
+	count(w, "Canvas positions evaluated:", d.Positions)
+}
+
+func speculation(w io.Writer, sp *metrics.Speculation) {
+	line(w, center("Speculative Decoding", '-'))
+	decimal(w, "Acceptance rate (%):", sp.Rate())
+	decimal(w, "Acceptance length:", sp.Length())
+	count(w, "Drafts:", sp.Drafts)
+	count(w, "Draft tokens:", sp.DraftTokens)
+	count(w, "Accepted tokens:", sp.Accepted)
+	if len(sp.AcceptedAt) > 0 {
+		line(w, "Per-position acceptance (%):")
+	}
+	for i, p := range sp.Positions() {
+		decimal(w, fmt.Sprintf("  Position %d:", i), 100*p)
+	}
 }
 
 func line(w io.Writer, s string) { fmt.Fprintln(w, strings.TrimRight(s, " ")) }
@@ -140,8 +211,10 @@ func section(w io.Writer, sec Section, percentiles []float64) {
 // own writes what vLLM's table does not have.
 func own(w io.Writer, t *Table) {
 	line(w, "")
-	line(w, fmt.Sprintf("%-40s %-10d", "In flight at most:", t.Summary.MaxInFlight))
-	line(w, fmt.Sprintf("%-40s %-10.2f", "Peak output token rate (tok/s):", t.Summary.MaxTokenRate))
+	count(w, "In flight at most:", int64(t.Summary.MaxInFlight))
+	if !t.Pooled {
+		decimal(w, "Peak output token rate (tok/s):", t.Summary.MaxTokenRate)
+	}
 	if len(t.Own) > 0 {
 		line(w, "")
 		line(w, fmt.Sprintf("%-28s %8s %10s %10s %10s %10s", "servebench (ms)", "n", "mean", "p50", "p90", "p99"))

@@ -38,3 +38,20 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="99999999
 		t.Error("nothing drafted is nil")
 	}
 }
+
+func TestReadDiffusion(t *testing.T) {
+	body := `vllm:diffusion_num_denoising_steps_total{engine="0"} 30.0
+vllm:diffusion_num_denoising_steps_total{engine="1"} 10.0
+vllm:diffusion_num_denoising_steps_created{engine="0"} 1.79e+09
+vllm:diffusion_num_canvas_positions_total{engine="0"} 1280.0
+vllm:diffusion_num_committed_tokens_total{engine="0"} 256.0
+vllm:diffusion_num_committed_tokens_total{engine="1"} NaN
+`
+	want := &metrics.Diffusion{Steps: 40, Positions: 1280, Committed: 256}
+	if d := cmp.Diff(want, readDiffusion([]byte(body))); d != "" {
+		t.Error(d)
+	}
+	if d := readDiffusion([]byte("vllm:diffusion_num_denoising_steps_created 1\n")); d != nil {
+		t.Errorf("a server without diffusion has %v", d)
+	}
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/servebench/servebench/dataset/nprand"
+	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
+)
+
+// traced tells whether requests are due when their trace says.
+func (c *Config) traced() bool { return c.Dataset.Name == "timed_trace" && !c.IgnoreTimes }
+
+// paced tells whether requests are to have due times of their own. Of a plan that
+// was built, its Offsets tell.
+func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.traced() }
+
+// offsets are the due times of n requests; nil in a closed loop. trace are those
+// of a trace, where it has any.
+func (c *Config) offsets(n int, trace []time.Duration) ([]time.Duration, error) {
+	switch {
+	case trace != nil && c.traced():
+		return trace, nil
+	case c.Ramp != nil:
+		return c.Ramp.Offsets(n, c.Burstiness, c.Dataset.Seed)
+	case !c.Rate.IsInf():
+		return loadgen.Offsets(n, c.Rate, c.Burstiness, c.Dataset.Seed)
+	}
+	return nil, nil
+}
+
+// openLoop tells whether requests had due times of their own.
+func (r *Result) openLoop() bool {
+	if r.Plan != nil && len(r.Plan.Requests) > 0 {
+		return r.Plan.Offsets != nil
+	}
+	return r.Config.paced()
+}
+
+// assigner chooses the LoRA name of each request: in turn, or as random.choice of
+// a Python freshly seeded. vLLM's client goes on with the generator that its data
+// set has left, which is that one where the data set draws nothing from it. It is
+// safe for concurrent use.
+type assigner struct {
+	names  []string
+	mu     sync.Mutex
+	rng    *nprand.Python // nil: in turn
+	chosen []int          // guarded by mu, as is rng
+}
+
+// assigner is nil where there are no names.
+func (c *Config) assigner() *assigner {
+	if len(c.LoRA) == 0 {
+		return nil
+	}
+	a := &assigner{names: c.LoRA}
+	if c.LoRARandom {
+		a.rng = nprand.NewPython(c.Dataset.Seed)
+	}
+	return a
+}
+
+// of is the name of request i, in whatever order they are asked for.
+func (a *assigner) of(i int) string {
+	if a.rng == nil {
+		return a.names[i%len(a.names)]
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.chosen) <= i {
+		a.chosen = append(a.chosen, a.rng.Choice(len(a.names)))
+	}
+	return a.names[a.chosen[i]]
+}
+
+// maxProbeRate is far beyond what one probe at a time can follow.
+const maxProbeRate = 1e6
+
+// validateLoad reports what is wrong with when and beside what requests are sent.
+func (c *Config) validateLoad() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Ramp != nil {
+		if err := c.Ramp.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if !c.Rate.IsInf() {
+			bad("ramp-up-strategy: the ramp sets the rate, and request-rate is %v; want one of the two", float64(c.Rate))
+		}
+		if c.traced() {
+			bad("ramp-up-strategy: a timed_trace is sent at its own times; want no ramp, or no-self-timed")
+		}
+	}
+	if c.IgnoreTimes && c.Dataset.Name != "timed_trace" {
+		bad("self-timed: a data set %s has no times of its own; want dataset-name timed_trace", c.Dataset.Name)
+	}
+	for _, name := range c.LoRA {
+		if name == "" {
+			bad("lora-modules: an empty name; want names that the server lists")
+		}
+	}
+	if !(c.ProbeRate >= 0 && c.ProbeRate <= maxProbeRate) {
+		bad("probe-request-rate: %v; want 0 to %.0f requests a second", c.ProbeRate, maxProbeRate)
+	}
+	return errs
+}
+
+// validateForm reports data sets whose requests the backend cannot take.
+func (c *Config) validateForm() (errs []error) {
+	if _, ok := backends[c.Backend]; !ok {
+		return nil
+	}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	api, d := c.API(), &c.Dataset
+	if d.TokenIDs && api != openai.Completions {
+		bad("prompt-form: token-ids exist only in completions, not with the backend %s; want text, or a completions backend", c.Backend)
+	}
+	images := d.Name == "random-mm" || d.Name == "custom_image"
+	switch {
+	case d.Name == "timed_trace" && api != openai.Completions:
+		bad("dataset-name: timed_trace sends token ids, which the backend %s does not take; want vllm or openai", c.Backend)
+	case images && api != openai.Chat && !(api == openai.EmbeddingsChat && d.Name == "custom_image"):
+		bad("dataset-name: %s sends images, which the backend %s does not take; want openai-chat", d.Name, c.Backend)
+	case d.Name == "random-rerank" && api.Generates():
+		bad("dataset-name: random-rerank sends a query and documents, which the backend %s does not take; want vllm-rerank", c.Backend)
+	case api == openai.Rerank && d.Name != "random-rerank":
+		bad("backend: vllm-rerank sends a query and documents, which dataset-name %s does not have; want random-rerank", d.Name)
+	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains([]openai.API{openai.Embeddings, openai.Pooling, openai.Infinity}, api):
+		bad("random-batch-size: %d prompts a request, which the backend %s does not take; want 1, or a backend for embeddings", d.BatchSize, c.Backend)
+	}
+	if len(c.TemplateKwargs) > 0 && !isObject(c.TemplateKwargs) {
+		bad(`chat-template-kwargs: not a JSON object, such as {"enable_thinking": false}`)
+	}
+	return errs
+}
+
+func isObject(raw json.RawMessage) bool {
+	var m map[string]json.RawMessage
+	return json.Unmarshal(raw, &m) == nil && m != nil
+}
+
+// rounded is v as JSON has it in vLLM's file: a whole number without a point.
+func rounded(v float64) any {
+	if v == math.Trunc(v) {
+		return int64(v)
+	}
+	return float(v)
+}
