@@ -35,7 +35,10 @@ type Set struct {
 	//     data set starts, not adjusted;
 	//   - "servebench-words-1": English words, where no vocabulary is known;
 	//   - "servebench-ids-1": token ids of [1000, 20000), where none is known;
-	//   - "custom-jsonl": a file's rows in vLLM's order.
+	//   - "custom-jsonl", "sharegpt-json", "spec-bench-jsonl",
+	//     "speed-bench-jsonl": a file's rows in vLLM's order;
+	//   - "burstgpt-ids": vLLM's prompts of BurstGPT's lengths;
+	//   - "sonnet-lines": older vLLM's prompts of a poem's lines.
 	Generator string
 	// Synthetic is true where the prompts were made and not read.
 	Synthetic bool
@@ -85,8 +88,13 @@ type kind struct {
 
 // kinds are all of them by their names.
 var kinds = map[string]kind{
-	"random": {Spec.validateRandom, loadRandom, true},
-	"custom": {Spec.validateCustom, loadCustom, false},
+	"random":      {Spec.validateRandom, loadRandom, true},
+	"custom":      {Spec.validateCustom, loadCustom, false},
+	"sharegpt":    {Spec.validateShareGPT, loadShareGPT, false},
+	"burstgpt":    {Spec.validateBurstGPT, loadBurstGPT, false},
+	"spec_bench":  {Spec.validateSpecBench, loadSpecBench, false},
+	"speed_bench": {Spec.validateSpeedBench, loadSpeedBench, false},
+	"sonnet":      {Spec.validateSonnet, loadSonnet, false},
 }
 
 // Names lists the kinds of data set in alphabetical order.

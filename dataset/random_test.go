@@ -375,7 +375,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	for _, s := range []dataset.Spec{
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1},
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1, TokenIDs: true},
-		{Name: "custom", Path: path, OutputLen: 1},
+		{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 1},
 	} {
 		for _, tok := range []tokenize.Tokenizer{nil, toy{}} {
 			if _, err := dataset.Load(ctx, s, dataset.Tools{Tokenizer: tok}); !errors.Is(err, stop) {

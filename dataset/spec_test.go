@@ -47,7 +47,7 @@ func TestValidateNamesEveryWrongField(t *testing.T) {
 		want []string
 	}{
 		{dataset.Spec{}, []string{"dataset-name"}},
-		{dataset.Spec{Name: "sonnet", Seed: -1, Warmups: -1}, []string{"seed", "num-warmups", "dataset-name"}},
+		{dataset.Spec{Name: "sonet", Seed: -1, Warmups: -1}, []string{"seed", "num-warmups", "dataset-name"}},
 		{with(func(s *dataset.Spec) { s.Seed = 1 << 32 }), []string{"seed"}},
 		{with(func(s *dataset.Spec) { s.Prompts = 0 }), []string{"num-prompts"}},
 		{with(func(s *dataset.Spec) { s.InputLen, s.OutputLen, s.PrefixLen = -1, -1, -1 }),
