@@ -50,16 +50,18 @@ func loadSpecBench(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		set.warnf("skip-chat-template does not hold for spec_bench, as in vllm bench serve: the chat template is rendered")
 	}
 	s.SkipTemplate, s.Seed = false, 0
-	return s.loadBench(ctx, t, set, func(object map[string]json.RawMessage) (string, error) {
-		turns, err := parseList(object, "turns")
-		if err != nil {
-			return "", err
-		}
-		if len(turns) == 0 {
-			return "", errors.New("turns is empty; want a prompt in it")
-		}
-		return parseText(turns[0], "turns[0]")
-	})
+	return s.loadBench(ctx, t, set, firstTurn)
+}
+
+func firstTurn(object map[string]json.RawMessage) (string, error) {
+	turns, err := listUnder(object, "turns")
+	if err != nil {
+		return "", err
+	}
+	if len(turns) == 0 {
+		return "", errors.New("turns is empty; want a prompt in it")
+	}
+	return parseText(turns[0], "turns[0]")
 }
 
 // loadSpeedBench is vLLM's SpeedBench: the first message of each row. vLLM does
@@ -71,24 +73,18 @@ func loadSpeedBench(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, fmt.Errorf("%s: is no folder; want the folder with SPEED-Bench's %s.jsonl, as its prepare.py writes it", s.Path, s.Subset)
 	}
 	s.Path, s.Seed = filepath.Join(s.Path, s.Subset+".jsonl"), 0
-	return s.loadBench(ctx, t, &Set{Generator: "speed-bench-jsonl"}, func(object map[string]json.RawMessage) (string, error) {
-		messages, err := parseList(object, "messages")
-		if err != nil {
-			return "", err
-		}
-		if len(messages) == 0 {
-			return "", errors.New("messages is empty; want one in it")
-		}
-		var first map[string]json.RawMessage
-		if err := json.Unmarshal(messages[0], &first); err != nil || first == nil {
-			return "", fmt.Errorf("messages[0] is %s; want an object", jsonKind(messages[0]))
-		}
-		content, ok := first["content"]
-		if !ok {
-			return "", errors.New(`messages[0] has no "content"; want a string under this key`)
-		}
-		return parseText(content, "messages[0].content")
-	})
+	return s.loadBench(ctx, t, &Set{Generator: "speed-bench-jsonl"}, firstMessage)
+}
+
+func firstMessage(object map[string]json.RawMessage) (string, error) {
+	messages, err := listUnder(object, "messages")
+	if err != nil {
+		return "", err
+	}
+	if len(messages) == 0 {
+		return "", errors.New("messages is empty; want one in it")
+	}
+	return textIn(messages[0], "messages[0]", "content")
 }
 
 // loadBench samples the rows of one category, or of all.
@@ -108,7 +104,7 @@ func (s Spec) benchRows(ctx context.Context, prompt func(map[string]json.RawMess
 	others := map[string]bool{}
 	err = jsonLines(ctx, s.Path, func(line int, object map[string]json.RawMessage) error {
 		if s.Category != "" {
-			category, err := parsePrompt(object, "category")
+			category, err := textUnder(object, "category")
 			if err != nil {
 				return err
 			}

@@ -45,8 +45,12 @@ func (s Spec) customRows(ctx context.Context) (rows []row, err error) {
 }
 
 func customRow(object map[string]json.RawMessage) (r row, err error) {
-	if r.prompt, err = parsePrompt(object, "prompt"); err != nil {
+	r.prompt, err = textUnder(object, "prompt")
+	switch {
+	case err != nil:
 		return r, err
+	case r.prompt == "":
+		return r, errors.New("prompt is empty; want some text")
 	}
 	if raw, ok := object["output_tokens"]; ok {
 		r.output, err = parseOutput(raw)

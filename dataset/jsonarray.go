@@ -27,6 +27,7 @@ type arrayReader struct {
 	at     int64 // offset of buf in the file
 	line   int   // of the beginning of buf, counted from 1
 	n      int   // elements passed
+	top    int   // the line on which the last of them begins
 }
 
 func newArrayReader(in io.Reader, path string) *arrayReader {
@@ -48,6 +49,7 @@ func (a *arrayReader) next() (object []byte, offset int64, err error) {
 		return nil, 0, err
 	}
 	a.n++
+	a.top = a.line
 	a.pass(end)
 	return object, offset, nil
 }
@@ -215,7 +217,7 @@ func (a *arrayReader) pass(n int) {
 // fill reads more. What is not passed yet stays in buf, which moves to the front
 // of its memory or of a larger one.
 func (a *arrayReader) fill() error {
-	const chunk = 256 << 10
+	const chunk = 64 << 10
 	if cap(a.buf)-len(a.buf) < chunk {
 		if cap(a.mem) < 2*(len(a.buf)+chunk) {
 			a.mem = make([]byte, 4*(len(a.buf)+chunk))

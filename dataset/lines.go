@@ -110,21 +110,30 @@ func parseText(raw []byte, name string) (text string, err error) {
 	return text, nil
 }
 
-// parsePrompt reads the text of a prompt under a key of object.
-func parsePrompt(object map[string]json.RawMessage, name string) (string, error) {
+// textUnder reads the string under a key of object.
+func textUnder(object map[string]json.RawMessage, name string) (string, error) {
 	raw, ok := object[name]
 	if !ok {
 		return "", fmt.Errorf("no %q; want a string under this key", name)
 	}
-	text, err := parseText(raw, name)
-	if err == nil && text == "" {
-		err = fmt.Errorf("%s is empty; want some text", name)
-	}
-	return text, err
+	return parseText(raw, name)
 }
 
-// parseList reads a list of values under a key of object.
-func parseList(object map[string]json.RawMessage, name string) (list []json.RawMessage, err error) {
+// textIn reads the string under a key of raw, which name calls in messages.
+func textIn(raw []byte, name, key string) (string, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return "", fmt.Errorf("%s is %s; want an object", name, jsonKind(raw))
+	}
+	value, ok := object[key]
+	if !ok {
+		return "", fmt.Errorf("%s has no %q; want a string under this key", name, key)
+	}
+	return parseText(value, name+"."+key)
+}
+
+// listUnder reads the list of values under a key of object.
+func listUnder(object map[string]json.RawMessage, name string) (list []json.RawMessage, err error) {
 	raw, ok := object[name]
 	if !ok {
 		return nil, fmt.Errorf("no %q; want a list under this key", name)

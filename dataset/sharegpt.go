@@ -59,18 +59,8 @@ func loadShareGPT(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.warn(set, len(timed)); err != nil {
+	if err := w.keep(set, timed); err != nil {
 		return nil, err
-	}
-	bare := 0
-	for _, turn := range timed {
-		set.Requests = append(set.Requests, turn.request)
-		if turn.bare {
-			bare++
-		}
-	}
-	if bare > 0 {
-		set.warnf("%s: %d requests go without their image or video, which only a chat backend takes", s.Path, bare)
 	}
 	s.oversample(set, s.Prompts)
 	rest, err := w.spare(ctx, timed)
@@ -92,7 +82,8 @@ type turn struct {
 	row
 	request Request
 	length  verdict
-	bare    bool // its image or video is left out
+	bare    bool  // its image or video is left out
+	wrong   error // what it is instead of an exchange
 }
 
 // verdict says whether vLLM would take an exchange of this length.
@@ -140,7 +131,7 @@ func (w *walk) find(ctx context.Context, set *Set) error {
 		two, err := hasTwoTurns(object)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: element %d at byte %d: %w", w.spec.Path, elements.n, offset, err)
+			return fmt.Errorf("%s:%d: element %d: %w", w.spec.Path, elements.top, elements.n, err)
 		case !two:
 			short++
 		case elements.n >= 1<<32:
@@ -188,28 +179,40 @@ func (w *walk) take(ctx context.Context, n int) (taken []turn, err error) {
 	for len(taken) < n && len(w.left) > 0 {
 		block := make([]turn, min(len(w.left), max(8*w.workers, min(n-len(taken), 256*w.workers))))
 		err := parallel(ctx, w.workers, len(block), func(ctx context.Context, i int) (err error) {
-			if block[i], err = w.read(ctx, w.left[i]); err != nil {
-				return fmt.Errorf("%s: element %d at byte %d: %w", w.spec.Path, w.left[i].number, w.left[i].offset, err)
-			}
-			return nil
+			block[i], err = w.read(ctx, w.left[i])
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 		walked := 0
 		for ; walked < len(block) && len(taken) < n; walked++ {
-			switch block[walked].length {
-			case tooShort:
+			switch t := block[walked]; {
+			case t.wrong != nil:
+				return nil, w.misplaced(w.left[walked], t.wrong)
+			case t.length == tooShort:
 				w.short++
-			case tooLong:
+			case t.length == tooLong:
 				w.long++
 			default:
-				taken = append(taken, block[walked])
+				taken = append(taken, t)
 			}
 		}
 		w.left = w.left[walked:]
 	}
 	return taken, nil
+}
+
+// misplaced puts file, line and element in front of err.
+func (w *walk) misplaced(at place, err error) error {
+	line, rest := 1, io.NewSectionReader(w.file, 0, at.offset)
+	for buf := make([]byte, 256<<10); ; {
+		n, end := rest.Read(buf)
+		line += bytes.Count(buf[:n], []byte("\n"))
+		if end != nil {
+			return fmt.Errorf("%s:%d: element %d: %w", w.spec.Path, line, at.number, err)
+		}
+	}
 }
 
 // spare takes rows for the warm-ups from behind the timed ones.
@@ -237,21 +240,21 @@ func (w *walk) spare(ctx context.Context, timed []turn) ([]turn, error) {
 }
 
 // read reads one exchange and counts it. An answer is counted only where its
-// length matters.
+// length matters. A wrong one is no error yet: nobody may get as far as there.
 func (w *walk) read(ctx context.Context, at place) (t turn, err error) {
 	data := make([]byte, at.length)
 	if _, err := w.file.ReadAt(data, at.offset); err != nil {
-		return t, fmt.Errorf("read again: %w", err)
+		return t, fmt.Errorf("%s: read again: %w", w.spec.Path, err)
 	}
-	answer, err := t.parse(data)
-	if err != nil {
-		return t, err
+	answer := ""
+	if answer, t.wrong = t.parse(data); t.wrong != nil {
+		return t, nil
 	}
 	if t.parts != nil && !w.spec.Chat {
 		t.parts, t.bare = nil, true
 	}
 	if t.request, _, err = w.request(ctx, t.prompt); err != nil {
-		return t, err
+		return t, w.misplaced(at, err)
 	}
 	if t.output = w.spec.OutputLen; t.output == -1 {
 		if t.request.InputTokens > maxPrompt {
@@ -260,7 +263,7 @@ func (w *walk) read(ctx context.Context, at place) (t turn, err error) {
 		}
 		ids, err := w.tok.Encode(ctx, answer, true)
 		if err != nil {
-			return t, fmt.Errorf("encode answer: %w", err)
+			return t, w.misplaced(at, fmt.Errorf("encode answer: %w", err))
 		}
 		t.output = len(ids)
 	}
@@ -281,33 +284,21 @@ func (t *turn) parse(data []byte) (answer string, err error) {
 	if err := json.Unmarshal(data, &object); err != nil {
 		return "", fmt.Errorf("read again: %w", err)
 	}
-	turns, err := parseList(object, "conversations")
+	turns, err := listUnder(object, "conversations")
 	if err != nil {
 		return "", err
 	}
 	if len(turns) < 2 {
 		return "", errors.New("read again: fewer than two turns")
 	}
-	if t.prompt, err = turnText(turns[0], "conversations[0]"); err != nil {
+	if t.prompt, err = textIn(turns[0], "conversations[0]", "value"); err != nil {
 		return "", err
 	}
-	if answer, err = turnText(turns[1], "conversations[1]"); err != nil {
+	if answer, err = textIn(turns[1], "conversations[1]", "value"); err != nil {
 		return "", err
 	}
 	t.parts, err = media(object)
 	return answer, err
-}
-
-func turnText(raw []byte, name string) (string, error) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
-		return "", fmt.Errorf("%s is %s; want an object", name, jsonKind(raw))
-	}
-	value, ok := object["value"]
-	if !ok {
-		return "", fmt.Errorf(`%s has no "value"; want a string under this key`, name)
-	}
-	return parseText(value, name+".value")
 }
 
 // media returns the image of a conversation, or else its video, as a part of a
@@ -356,15 +347,29 @@ func falsy(raw []byte) bool {
 	return false
 }
 
-// warn tells what the walk so far left out.
-func (w *walk) warn(set *Set, taken int) error {
-	left := fmt.Sprintf("of %d conversations looked at, %d are too short (a prompt%s under %d tokens) and %d too long (a prompt over %d tokens, or over %d with its answer)",
-		taken+w.short+w.long, w.short, map[bool]string{true: " or answer"}[w.spec.OutputLen == -1], minTurn, w.long, maxPrompt, maxTurns)
-	if taken == 0 {
-		return fmt.Errorf("%s: %s: nothing is left; want exchanges of a length between", w.spec.Path, left)
+// keep puts the timed requests into set, and tells what the walk left out.
+func (w *walk) keep(set *Set, timed []turn) error {
+	bare := 0
+	for _, t := range timed {
+		set.Requests = append(set.Requests, t.request)
+		if t.bare {
+			bare++
+		}
 	}
-	if w.short+w.long > 0 {
+	answer := ""
+	if w.spec.OutputLen == -1 {
+		answer = " or answer"
+	}
+	left := fmt.Sprintf("of %d conversations looked at, %d are too short (a prompt%s under %d tokens) and %d too long (a prompt over %d tokens, or over %d with its answer)",
+		len(timed)+w.short+w.long, w.short, answer, minTurn, w.long, maxPrompt, maxTurns)
+	switch {
+	case len(timed) == 0:
+		return fmt.Errorf("%s: %s; want some between", w.spec.Path, left)
+	case w.short+w.long > 0:
 		set.warnf("%s: %s: they are left out, as in vllm bench serve", w.spec.Path, left)
+	}
+	if bare > 0 {
+		set.warnf("%s: %d requests go without their image or video, which only a chat backend takes", w.spec.Path, bare)
 	}
 	return nil
 }
