@@ -11,11 +11,11 @@ import (
 
 // loadCustom is vLLM's CustomDataset.
 func loadCustom(ctx context.Context, s Spec, t Tools) (*Set, error) {
-	p, err := newPrompter(s, t, false)
+	rows, err := s.customRows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.customRows(ctx)
+	p, err := newPrompter(s, t, false)
 	if err != nil {
 		return nil, err
 	}

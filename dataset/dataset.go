@@ -1,10 +1,10 @@
 // Package dataset says what to send: a reproducible sequence of requests.
 //
 // [Load] turns a [Spec] into a [Set]. The same spec and tokenizer give the same
-// bytes on every machine and with any number of cores. Two kinds exist: random,
-// whose prompts are made from a seed (byte for byte those of `vllm bench serve`
-// where the tokenizer's vocabulary is known), and custom, whose prompts are the
-// lines of a file in vLLM's seeded order.
+// bytes on every machine and with any number of cores. There are kinds whose
+// prompts are made from a seed (byte for byte those of `vllm bench serve` where
+// the tokenizer's vocabulary is known), and kinds that read them from a file and
+// send them in vLLM's seeded order; [Names] lists them.
 package dataset
 
 import "encoding/json"

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/servebench/servebench/dataset/nprand"
 	"github.com/servebench/servebench/tokenize"
 )
 
@@ -40,6 +41,12 @@ type Set struct {
 	//   - "burstgpt-ids": vLLM's prompts of BurstGPT's lengths;
 	//   - "sonnet-lines": older vLLM's prompts of a poem's lines.
 	Generator string
+	// Numpy and Python are vLLM's global generators as its data set leaves them,
+	// for the draws that follow it (arrival times; adapters): numpy.random and
+	// Python's random. nil is one freshly seeded with Spec.Seed. Whoever draws
+	// takes a copy, *set.Numpy, and draws from that.
+	Numpy  *nprand.Legacy
+	Python *nprand.Python
 	// Synthetic is true where the prompts were made and not read.
 	Synthetic bool
 	// Warnings are doubts about the set, for people.

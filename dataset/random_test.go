@@ -383,6 +383,11 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 			}
 		}
 	}
+	for i, c := range textGolden(t, "text.json") {
+		if _, err := dataset.Load(ctx, c.Spec, dataset.Tools{Tokenizer: toy{}, Render: template("")}); !errors.Is(err, stop) {
+			t.Errorf("case %d, %s: error %v", i, c.Spec.Name, err)
+		}
+	}
 }
 
 func ExampleLoad() {

@@ -21,9 +21,7 @@ type row struct {
 // requests are chosen again by a freshly seeded one.
 func (p *prompter) sample(ctx context.Context, rows []row, set *Set) (_ *Set, err error) {
 	s := p.spec
-	if !s.DisableShuffle {
-		nprand.NewPython(s.Seed).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	}
+	set.Python = shuffle(s, rows)
 	wanted := s.Prompts
 	if wanted <= 0 {
 		wanted = len(rows)
@@ -37,6 +35,16 @@ func (p *prompter) sample(ctx context.Context, rows []row, set *Set) (_ *Set, er
 	return set, p.addWarmups(ctx, set, timed, rest)
 }
 
+// shuffle puts what a file gave in vLLM's order, and returns the generator as it
+// is then.
+func shuffle[T any](s Spec, rows []T) *nprand.Python {
+	rng := nprand.NewPython(s.Seed)
+	if !s.DisableShuffle {
+		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	}
+	return rng
+}
+
 // oversample is vLLM's maybe_oversample_requests: choices, with replacement,
 // from the requests that the file gave.
 func (s Spec) oversample(set *Set, wanted int) {
@@ -48,9 +56,9 @@ func (s Spec) oversample(set *Set, wanted int) {
 	default:
 		set.warnf("%s has %d rows%s: %d of the %d requests repeat one, which may come from the server's prefix cache",
 			s.Path, have, s.ofCategory(), wanted-have, wanted)
-		again := nprand.NewPython(s.Seed)
+		set.Python = nprand.NewPython(s.Seed)
 		for len(set.Requests) < wanted {
-			set.Requests = append(set.Requests, set.Requests[again.Choice(have)])
+			set.Requests = append(set.Requests, set.Requests[set.Python.Choice(have)])
 		}
 	}
 }

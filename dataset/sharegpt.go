@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-
-	"github.com/servebench/servebench/dataset/nprand"
 )
 
 // The lengths that vLLM takes from ShareGPT (its is_valid_sequence), in tokens.
@@ -52,9 +50,7 @@ func loadShareGPT(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err := w.find(ctx, set); err != nil {
 		return nil, err
 	}
-	if !s.DisableShuffle {
-		nprand.NewPython(s.Seed).Shuffle(len(w.left), func(i, j int) { w.left[i], w.left[j] = w.left[j], w.left[i] })
-	}
+	set.Python = shuffle(s, w.left)
 	timed, err := w.take(ctx, s.Prompts)
 	if err != nil {
 		return nil, err

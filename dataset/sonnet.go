@@ -55,7 +55,8 @@ func loadSonnet(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err := g.plan(ctx); err != nil {
 		return nil, err
 	}
-	if set.Requests, err = g.take(ctx, nprand.NewPython(s.Seed), s.Prompts, "", s.InputLen); err != nil {
+	set.Python = nprand.NewPython(s.Seed)
+	if set.Requests, err = g.take(ctx, set.Python, s.Prompts, "", s.InputLen); err != nil {
 		return nil, err
 	}
 	p.warn(set)
@@ -150,12 +151,14 @@ func (g *sonnet) plan(ctx context.Context) error {
 	return nil
 }
 
-// take makes n prompts of at most limit tokens behind salt.
+// take makes n prompts of at most limit tokens behind salt. It leaves rng as if
+// it had drawn one prompt after the other and stopped at the last.
 func (g *sonnet) take(ctx context.Context, rng *nprand.Python, n int, salt string, limit int) ([]Request, error) {
 	reqs := make([]Request, 0, n)
 	head := salt + pickLines + strings.Join(g.lines[:g.prefix], "")
 	rejected, shortest := 0, math.MaxInt
 	for len(reqs) < n {
+		before := *rng
 		texts := make([]string, min(n-len(reqs)+8*g.workers, 256*g.workers))
 		for i := range texts {
 			texts[i] = g.draw(rng, head)
@@ -168,16 +171,15 @@ func (g *sonnet) take(ctx context.Context, rng *nprand.Python, n int, salt strin
 		if err != nil {
 			return nil, err
 		}
-		for i := range block {
-			shortest = min(shortest, counts[i])
-			switch {
-			case len(reqs) == n:
-			case counts[i] <= limit:
-				block[i].OutputTokens = g.spec.OutputLen
-				reqs, rejected = append(reqs, block[i]), 0
-			default:
+		*rng = before
+		for i := 0; i < len(block) && len(reqs) < n; i++ {
+			rng.Choices(len(g.lines), g.drawn)
+			if shortest = min(shortest, counts[i]); counts[i] > limit {
 				rejected++
+				continue
 			}
+			block[i].OutputTokens = g.spec.OutputLen
+			reqs, rejected = append(reqs, block[i]), 0
 		}
 		if rejected >= maxRejected {
 			return nil, fmt.Errorf("sonnet-input-len: the last %d prompts of %s are longer than %d tokens, the shortest has %d; want more, or lines of more even length",

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/dataset/nprand"
 )
 
 // textCase is one case of testdata/text.py: a spec, and what vLLM made of it.
@@ -19,6 +21,8 @@ type textCase struct {
 	Added int
 	Spec  dataset.Spec
 	Rows  []json.RawMessage // prompt, tokens, tokens to ask for, media
+	// Next is what random.random() gives after it.
+	Next string
 	// SHA256 is that of the rows, where they are not written out.
 	SHA256 string
 }
@@ -97,6 +101,13 @@ func TestTextSetsAreVLLMs(t *testing.T) {
 		if err != nil {
 			t.Errorf("case %d, %+v: %v", i, c.Spec, err)
 			continue
+		}
+		rng := set.Python
+		if rng == nil {
+			rng = nprand.NewPython(c.Spec.Seed)
+		}
+		if got, err := strconv.ParseFloat(c.Next, 64); err != nil || got != rng.Random() {
+			t.Errorf("case %d, %+v: Python's generator is left elsewhere: %v", i, c.Spec, err)
 		}
 		var got []textRow
 		for _, r := range set.Requests {

@@ -192,6 +192,7 @@ def main():
             with open(os.path.join(folder, name), "w", newline="") as f:
                 f.write(content)
         for c in cases():
+            random.seed(c["spec"]["seed"])  # as serve.py does
             rows = sample(make(c), c, folder)
             if len(sys.argv) > 1:
                 h = hashlib.sha256()
@@ -199,7 +200,7 @@ def main():
                     h.update(f"{len(prompt.encode())} {n} {o}\n{prompt}".encode())
                 done.append(dict(c, sha256=h.hexdigest()))
             else:
-                done.append(dict(c, rows=rows))
+                done.append(dict(c, rows=rows, next=random.random().hex()))
     out.write('{"files": ' + json.dumps({} if len(sys.argv) > 1 else FILES, indent=1) + ',\n"cases": [\n')
     out.write(",\n".join(json.dumps(c, ensure_ascii=False) for c in done) + "\n]}\n")
 
