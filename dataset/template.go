@@ -25,7 +25,8 @@ type prompter struct {
 	cut     bool   // not every: the first prompt's was taken away
 	keep    bool   // not every: it could not be
 
-	cuts, doubled atomic.Int64 // prompts without their own BOS; prompts that keep it
+	cuts, doubled atomic.Int64          // prompts without their own BOS; prompts that keep it
+	failed        atomic.Pointer[error] // of a template that is rendered for a count only
 }
 
 // newPrompter looks whether there is what s needs. count asks for a count of
@@ -94,11 +95,16 @@ func (s Spec) at(line int) string {
 func (p *prompter) request(ctx context.Context, text string) (r Request, theirs int, err error) {
 	sent, counted := text, text
 	if p.render != nil {
-		if counted, err = p.render(text); err != nil {
-			return r, 0, fmt.Errorf("render chat template: %w", err)
-		}
-		if !p.spec.Chat {
+		counted, err = p.render(text)
+		switch {
+		case err == nil && !p.spec.Chat:
 			sent = counted
+		case err != nil && p.spec.Chat: // the server renders it, perhaps better
+			wrong := err
+			p.failed.Store(&wrong)
+			counted = text
+		case err != nil:
+			return r, 0, fmt.Errorf("render chat template: %w", err)
 		}
 	}
 	if !p.every {
@@ -138,20 +144,33 @@ func (p *prompter) learn(ctx context.Context, text string) error {
 	if p.render == nil || p.tok == nil || p.bosText != "" {
 		return nil
 	}
-	head, err := p.tok.Encode(ctx, "", true)
-	if err != nil || len(head) == 0 {
-		return err
+	const probe = "x" // not "", which some servers refuse
+	with, err := p.tok.Encode(ctx, probe, true)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
 	}
-	p.bos = head[0]
-	if p.bosText, err = p.tok.Decode(ctx, head[:1]); err != nil || p.every {
-		return err
+	without, err := p.tok.Encode(ctx, probe, false)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if len(with) <= len(without) || len(without) > 0 && with[0] == without[0] {
+		return nil
+	}
+	p.bos = with[0]
+	if p.bosText, err = p.tok.Decode(ctx, with[:1]); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	if p.every {
+		return nil
 	}
 	if text, err = p.render(text); err != nil {
 		return fmt.Errorf("render chat template: %w", err)
 	}
-	_, _, _, err = p.encode(ctx, text)
+	if _, _, _, err = p.encode(ctx, text); err != nil {
+		return fmt.Errorf("encode prompt: %w", err)
+	}
 	p.cut, p.keep = p.cuts.Swap(0) > 0, p.doubled.Swap(0) > 0
-	return err
+	return nil
 }
 
 // encode encodes a prompt as the server will, and takes a BOS away from a
@@ -182,10 +201,13 @@ func (p *prompter) encode(ctx context.Context, text string) (rest string, ids []
 	return rest, again, len(ids), nil
 }
 
-// warn tells what was done about beginnings.
+// warn tells what was done about templates.
 func (p *prompter) warn(set *Set) {
 	if p.cuts.Load() > 0 {
 		set.warnf("the chat template writes %s, and so does the server: it is sent once, where vllm bench serve doubles it", p.bosText)
+	}
+	if err := p.failed.Load(); err != nil {
+		set.warnf("prompts are counted without the chat template, which cannot be rendered here: %v", *err)
 	}
 	if p.doubled.Load() > 0 {
 		set.warnf("prompts begin with %s twice, once from the chat template and once from the server: without the first their other tokens would change", p.bosText)

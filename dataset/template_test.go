@@ -44,13 +44,15 @@ func TestATemplateThatIsNotThereIsAsked(t *testing.T) {
 func TestATemplateIsNeverSentToChat(t *testing.T) {
 	path := writeFile(t, `{"prompt": "xyx"}`)
 	s := dataset.Spec{Name: "custom", Path: path, OutputLen: 9, Chat: true}
-	const rendered = 6 + 3 + 5 // [user] xyx [bot], but for neighbours that merge
-	for head, want := range map[string]int{"": 1 + rendered, "<s>": 1 + rendered} {
-		set := loadWith(t, s, toy{added: 1}, head)
-		n := len(encode(t, "[user]xyx[bot]")) + 1
-		if r := set.Requests[0]; r.Prompt != "xyx" || r.InputTokens != n || n > want {
-			t.Errorf("template %q: %+v, want %d tokens", head, r, n)
-		}
+	want := 1 + len(encode(t, "[user]xyx[bot]")) // with the BOS, which is there once
+	if want == 1+len(encode(t, "xyx")) {
+		t.Fatal("the template makes no difference")
+	}
+	if r := loadWith(t, s, toy{added: 1}, "").Requests[0]; r.Prompt != "xyx" || r.InputTokens != want {
+		t.Errorf("%+v, want %d tokens", r, want)
+	}
+	if r := loadWith(t, s, toy{added: 1}, "<s>").Requests[0]; r.Prompt != "xyx" || r.InputTokens != want {
+		t.Errorf("with a BOS: %+v, want %d tokens", r, want)
 	}
 	s.SkipTemplate = true
 	if r := loadWith(t, s, toy{added: 1}, "").Requests[0]; r.Prompt != "xyx" || r.InputTokens != 1+len(encode(t, "xyx")) {
@@ -82,7 +84,7 @@ func TestABOSOfTheTemplateIsSentOnce(t *testing.T) {
 			t.Errorf("remote %v: %s warnings %q", remote, diff, set.Warnings)
 		}
 		// The server is asked about its BOS and about one prompt, not about each.
-		if n := calls.Load(); remote && n != 3 {
+		if n := calls.Load(); remote && n != 4 {
 			t.Errorf("%d calls", n)
 		}
 	}
@@ -123,6 +125,12 @@ func TestATemplateThatFailsNamesTheLine(t *testing.T) {
 	_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", Path: path, OutputLen: 9}, dataset.Tools{Tokenizer: toy{}, Render: broken})
 	if err == nil || err.Error() != path+":2: render chat template: no such filter" {
 		t.Errorf("error %v", err)
+	}
+	// On chat it is only a count that fails.
+	s := dataset.Spec{Name: "custom", Path: path, OutputLen: 9, Chat: true}
+	set, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{added: 1}, Render: broken})
+	if err != nil || set.Requests[0].InputTokens != 1+len(encode(t, "abc")) || !strings.HasSuffix(set.Warnings[0], "rendered here: no such filter") {
+		t.Errorf("chat: %+v, error %v", set, err)
 	}
 }
 
