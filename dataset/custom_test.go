@@ -25,7 +25,7 @@ func TestCustomIsVLLMs(t *testing.T) {
 	golden := readGolden(t)
 	path := writeFile(t, golden.File...)
 	for i, c := range golden.Custom {
-		s := dataset.Spec{Name: "custom", Path: path, Prompts: c.N, Seed: c.Seed, OutputLen: c.Output,
+		s := dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, Prompts: c.N, Seed: c.Seed, OutputLen: c.Output,
 			DisableShuffle: !c.Shuffle, NoOversample: !c.Oversample}
 		set := load(t, s, toy{added: 1})
 		if diff := cmp.Diff(c.Rows, rowsOf(set.Requests), cmp.AllowUnexported(goldenRow{})); diff != "" {
@@ -46,7 +46,7 @@ func TestCustomReadsWhatIsHarmless(t *testing.T) {
 		"", " \t\r",
 		`  {"output_tokens": 1.3e1, "prompt": "two \ud83d\ude00 \\ud800"}  `,
 		`{"prompt": "never", "output_tokens": 14, "prompt": "three"}`, "")
-	set := load(t, dataset.Spec{Name: "custom", Path: path, OutputLen: -1, DisableShuffle: true}, nil)
+	set := load(t, dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: -1, DisableShuffle: true}, nil)
 	want := []dataset.Request{
 		{Prompt: "one", OutputTokens: 12}, {Prompt: `two 😀 \ud800`, OutputTokens: 13}, {Prompt: "three", OutputTokens: 14},
 	}
@@ -63,7 +63,7 @@ func TestCustomErrorsNameFileLineAndRemedy(t *testing.T) {
 		"broken JSON":        {`{"prompt": "a"`, `not a JSON object`},
 		"two objects":        {good + good, `not a JSON object`},
 		"a list":             {`["a"]`, `not a JSON object`},
-		"null":               {`null`, `not a JSON object (it is null); want {"prompt": "text"}`},
+		"null":               {`null`, `not a JSON object (it is null); want one a line`},
 		"no prompt":          {`{"Prompt": "a"}`, `no "prompt"; want`},
 		"empty prompt":       {`{"prompt": ""}`, `prompt is empty; want`},
 		"number as prompt":   {`{"prompt": 5}`, `prompt is a number; want a string`},
@@ -84,7 +84,7 @@ func TestCustomErrorsNameFileLineAndRemedy(t *testing.T) {
 		"deep nesting":       {`{"prompt": "a", "x": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, `not a JSON object`},
 	} {
 		path := writeFile(t, good, "", c.bad, good)
-		_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", Path: path, OutputLen: -1}, dataset.Tools{})
+		_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: -1}, dataset.Tools{})
 		if want := path + ":3: " + c.want; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: error %.200v, want %s...", name, err, want)
 		}
@@ -93,7 +93,7 @@ func TestCustomErrorsNameFileLineAndRemedy(t *testing.T) {
 
 func TestCustomLineTooLong(t *testing.T) {
 	path := writeFile(t, `{"prompt": "a"}`, `{"prompt": "`+strings.Repeat("a", 64<<20)+`"}`)
-	_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", Path: path, OutputLen: 1}, dataset.Tools{})
+	_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 1}, dataset.Tools{})
 	if err == nil || err.Error() != path+":2: longer than 64 MiB; want one JSON object a line" {
 		t.Errorf("error %.300v", err)
 	}
@@ -110,7 +110,7 @@ func TestCustomFilesThatHaveNoRows(t *testing.T) {
 		folder:                     "is a directory",
 		folder + "/no.jsonl":       "no such file",
 	} {
-		_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", Path: path, OutputLen: 1}, dataset.Tools{})
+		_, err := dataset.Load(t.Context(), dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 1}, dataset.Tools{})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want %s", path, err, want)
 		}
@@ -119,7 +119,7 @@ func TestCustomFilesThatHaveNoRows(t *testing.T) {
 
 func TestCustomMissingOutputTokensDoNotMatterWithALengthForAll(t *testing.T) {
 	path := writeFile(t, `{"prompt": "a", "output_tokens": null}`, `{"prompt": "b", "output_tokens": 4}`)
-	for _, r := range load(t, dataset.Spec{Name: "custom", Path: path, OutputLen: 9}, nil).Requests {
+	for _, r := range load(t, dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 9}, nil).Requests {
 		if r.OutputTokens != 9 {
 			t.Errorf("request %+v", r)
 		}
@@ -128,7 +128,7 @@ func TestCustomMissingOutputTokensDoNotMatterWithALengthForAll(t *testing.T) {
 
 func TestCustomWarmupsAreTheRowsThatFollow(t *testing.T) {
 	path := writeFile(t, `{"prompt": "a"}`, `{"prompt": "b"}`, `{"prompt": "a"}`, `{"prompt": "c"}`, `{"prompt": "d"}`)
-	s := dataset.Spec{Name: "custom", Path: path, Prompts: 2, OutputLen: 9, DisableShuffle: true, Warmups: 2}
+	s := dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, Prompts: 2, OutputLen: 9, DisableShuffle: true, Warmups: 2}
 	set := load(t, s, toy{added: 1})
 	want := []dataset.Request{
 		{Prompt: "c", InputTokens: 2, OutputTokens: 9}, {Prompt: "d", InputTokens: 2, OutputTokens: 9},
@@ -145,7 +145,7 @@ func TestCustomWarmupsAreTheRowsThatFollow(t *testing.T) {
 
 func TestCustomAsTokenIDs(t *testing.T) {
 	path := writeFile(t, `{"prompt": "abc"}`)
-	s := dataset.Spec{Name: "custom", Path: path, OutputLen: 9, TokenIDs: true}
+	s := dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 9, TokenIDs: true}
 	for _, remote := range []bool{false, true} {
 		set := load(t, s, toy{added: 1, remote: remote})
 		want := []dataset.Request{{Tokens: []int{0, 27, 3}, InputTokens: 3, OutputTokens: 9}}
@@ -161,7 +161,7 @@ func TestCustomAsTokenIDs(t *testing.T) {
 // A count by the server would be one more request for each prompt.
 func TestCustomIsNotCountedRemotely(t *testing.T) {
 	path := writeFile(t, `{"prompt": "abc"}`)
-	set := load(t, dataset.Spec{Name: "custom", Path: path, OutputLen: 9}, toy{remote: true})
+	set := load(t, dataset.Spec{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 9}, toy{remote: true})
 	if n := set.Requests[0].InputTokens; n != 0 {
 		t.Errorf("%d tokens", n)
 	}

@@ -128,7 +128,7 @@ func (s Spec) imageWarmups(set *Set, timed, rest []imageRow) []imageRow {
 }
 
 func (s Spec) readImages(ctx context.Context) (rows []imageRow, err error) {
-	err = traceLines(ctx, s.Path, func(line int, object map[string]json.RawMessage) error {
+	err = jsonLines(ctx, s.Path, func(line int, object map[string]json.RawMessage) error {
 		row, err := parseImageRow(object)
 		if err != nil {
 			return err
@@ -140,6 +140,9 @@ func (s Spec) readImages(ctx context.Context) (rows []imageRow, err error) {
 		rows = append(rows, row)
 		return nil
 	})
+	if err == nil && len(rows) == 0 {
+		err = noRows(s.Path)
+	}
 	return rows, err
 }
 
@@ -161,7 +164,7 @@ func parseImageRow(object map[string]json.RawMessage) (row imageRow, err error) 
 	if !ok1 || !ok2 {
 		return row, errors.New(`no "content"; want it, or "prompt" and "image_files"`)
 	}
-	if row.prompt, err = jsonText("prompt", prompt); err != nil {
+	if row.prompt, err = parseText(prompt, "prompt"); err != nil {
 		return row, err
 	}
 	list, err := jsonList("image_files", files)
@@ -189,7 +192,7 @@ func jsonList(key string, raw json.RawMessage) (list []json.RawMessage, err erro
 }
 
 func imageText(key string, raw json.RawMessage) (string, error) {
-	text, err := jsonText(key, raw)
+	text, err := parseText(raw, key)
 	if err == nil && text == "" {
 		err = fmt.Errorf("%s is empty; want a path or an address", key)
 	}
@@ -219,7 +222,7 @@ func parsePart(raw json.RawMessage) (part contentPart, err error) {
 	}
 	var kind string
 	if raw, ok := object["type"]; ok {
-		if kind, err = jsonText("type", raw); err != nil {
+		if kind, err = parseText(raw, "type"); err != nil {
 			return part, err
 		}
 	}
@@ -230,7 +233,7 @@ func parsePart(raw json.RawMessage) (part contentPart, err error) {
 	case !ok:
 		return part, fmt.Errorf("no %q; want the %s under this key", kind, kind)
 	case kind == "text":
-		part.text, err = jsonText(kind, value)
+		part.text, err = parseText(value, kind)
 		return part, err
 	case kind == "image_url" && value[0] == '{':
 		if err := json.Unmarshal(value, &part.options); err != nil {
@@ -276,7 +279,7 @@ func (m *imageMaker) request(ctx context.Context, row imageRow) (Request, error)
 		r.Messages = userMessage(r.Parts)
 		r.Parts = nil
 	}
-	if m.spec.counters(m.tools.Tokenizer) == 0 {
+	if _, local := vocabularyOf(m.tools.Tokenizer); !local {
 		return r, nil
 	}
 	ids, err := m.tools.Tokenizer.Encode(ctx, text, true)

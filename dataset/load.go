@@ -36,7 +36,6 @@ type Set struct {
 	//     data set starts, not adjusted;
 	//   - "servebench-words-1": English words, where no vocabulary is known;
 	//   - "servebench-ids-1": token ids of [1000, 20000), where none is known;
-	//   - "custom-jsonl": a file's rows in vLLM's order;
 	//   - "vllm-prefix-repetition", "vllm-random-rerank", "vllm-random-mm":
 	//     vLLM's data sets of these names;
 	//   - "vllm-timed-trace": prompts of a trace's hash ids as vLLM makes them
@@ -44,7 +43,11 @@ type Set struct {
 	//   - the same with "servebench-" before them and "-ids-1" (ids without a
 	//     vocabulary), "-vocab-ids-1" or "-words-1" behind: made as the kinds
 	//     above of these endings;
-	//   - "custom-image-jsonl": a file's rows with images in vLLM's order.
+	//   - "custom-image-jsonl": a file's rows with images in vLLM's order;
+	//   - "custom-jsonl", "sharegpt-json", "spec-bench-jsonl",
+	//     "speed-bench-jsonl": a file's rows in vLLM's order;
+	//   - "burstgpt-ids": vLLM's prompts of BurstGPT's lengths;
+	//   - "sonnet-lines": older vLLM's prompts of a poem's lines.
 	Generator string
 	// Numpy and Python are vLLM's global generators as its data set leaves them,
 	// for the draws that follow it (arrival times; adapters): numpy.random and
@@ -109,6 +112,12 @@ var kinds = map[string]kind{
 	"random-mm":         {Spec.validateMedia, loadMedia, true},
 	"random-rerank":     {Spec.validateRerank, loadRerank, false},
 	"timed_trace":       {Spec.validateTrace, loadTrace, true},
+
+	"sharegpt":    {Spec.validateShareGPT, loadShareGPT, false},
+	"burstgpt":    {Spec.validateBurstGPT, loadBurstGPT, false},
+	"spec_bench":  {Spec.validateSpecBench, loadSpecBench, false},
+	"speed_bench": {Spec.validateSpeedBench, loadSpeedBench, false},
+	"sonnet":      {Spec.validateSonnet, loadSonnet, false},
 }
 
 // Names lists the kinds of data set in alphabetical order.

@@ -136,7 +136,7 @@ func FuzzImageRow(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		object, err := lineObject(data)
+		object, err := parseObject(data)
 		if err != nil {
 			return
 		}

@@ -375,12 +375,17 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	for _, s := range []dataset.Spec{
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1},
 		{Name: "random", Prompts: 10, InputLen: 10, OutputLen: 1, TokenIDs: true},
-		{Name: "custom", Path: path, OutputLen: 1},
+		{Name: "custom", SkipTemplate: true, Path: path, OutputLen: 1},
 	} {
 		for _, tok := range []tokenize.Tokenizer{nil, toy{}} {
 			if _, err := dataset.Load(ctx, s, dataset.Tools{Tokenizer: tok}); !errors.Is(err, stop) {
 				t.Errorf("%s with %v: error %v", s.Name, tok, err)
 			}
+		}
+	}
+	for i, c := range textGolden(t, "text.json") {
+		if _, err := dataset.Load(ctx, c.Spec, dataset.Tools{Tokenizer: toy{}, Render: template("")}); !errors.Is(err, stop) {
+			t.Errorf("case %d, %s: error %v", i, c.Spec.Name, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestValidateNamesEveryWrongField(t *testing.T) {
 		want []string
 	}{
 		{dataset.Spec{}, []string{"dataset-name"}},
-		{dataset.Spec{Name: "sonnet", Seed: -1, Warmups: -1}, []string{"seed", "num-warmups", "dataset-name"}},
+		{dataset.Spec{Name: "sonet", Seed: -1, Warmups: -1}, []string{"seed", "num-warmups", "dataset-name"}},
 		{with(func(s *dataset.Spec) { s.Seed = 1 << 32 }), []string{"seed"}},
 		{with(func(s *dataset.Spec) { s.Prompts = 0 }), []string{"num-prompts"}},
 		{with(func(s *dataset.Spec) { s.InputLen, s.OutputLen, s.PrefixLen = -1, -1, -1 }),
@@ -60,6 +60,13 @@ func TestValidateNamesEveryWrongField(t *testing.T) {
 		{with(func(s *dataset.Spec) { s.RangeRatio.Input = -.1 }), []string{"random-range-ratio"}},
 		{with(func(s *dataset.Spec) { s.Prompts, s.InputLen = 1<<20, 1<<20 }), []string{"num-prompts"}},
 		{with(func(s *dataset.Spec) { s.Path = "x.jsonl" }), []string{"dataset-path"}},
+		{dataset.Spec{Name: "sharegpt"}, []string{"num-prompts", "sharegpt-output-len", "dataset-path"}},
+		{dataset.Spec{Name: "burstgpt"}, []string{"num-prompts", "dataset-path"}},
+		{dataset.Spec{Name: "spec_bench", Prompts: 1 << 30, OutputLen: -1}, []string{"num-prompts", "spec-bench-output-len", "dataset-path"}},
+		{dataset.Spec{Name: "speed_bench", Prompts: -1, Subset: "../x"},
+			[]string{"speed-bench-output-len", "dataset-path", "speed-bench-dataset-subset"}},
+		{dataset.Spec{Name: "sonnet", PrefixLen: -1}, []string{"num-prompts", "sonnet-input-len", "sonnet-output-len", "sonnet-prefix-len"}},
+		{dataset.Spec{Name: "sonnet", Prompts: 1, InputLen: 5, OutputLen: 1, PrefixLen: 6}, []string{"sonnet-prefix-len"}},
 		{dataset.Spec{Name: "custom", Prompts: 1 << 30}, []string{"num-prompts", "custom-output-len", "dataset-path"}},
 		{dataset.Spec{Name: "custom", Path: "x.json", OutputLen: -2}, []string{"custom-output-len", "dataset-path"}},
 	} {

@@ -92,10 +92,13 @@ func loadTrace(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	return set, err
 }
 
+// errEnough ends the reading of lines before the file does.
+var errEnough = errors.New("enough lines read")
+
 func (s Spec) readTrace(ctx context.Context, set *Set) ([]traceRow, error) {
 	var rows []traceRow
 	silent, total := 0, int64(0)
-	err := traceLines(ctx, s.Path, func(line int, object map[string]json.RawMessage) error {
+	err := jsonLines(ctx, s.Path, func(line int, object map[string]json.RawMessage) error {
 		if len(rows) == s.Prompts {
 			return errEnough
 		}
@@ -116,6 +119,9 @@ func (s Spec) readTrace(ctx context.Context, set *Set) ([]traceRow, error) {
 	})
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, noRows(s.Path)
 	}
 	if len(rows) < s.Prompts {
 		set.warnf("%s has %d lines: %d requests are sent and not %d", s.Path, len(rows), len(rows), s.Prompts)
@@ -200,7 +206,7 @@ func hashTexts(raw json.RawMessage) ([]string, error) {
 	for i, item := range items {
 		switch c := item[0]; {
 		case c == '"':
-			text, err := jsonText(fmt.Sprintf("[%d]", i), item)
+			text, err := parseText(item, fmt.Sprintf("[%d]", i))
 			if err != nil {
 				return nil, err
 			}

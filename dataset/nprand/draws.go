@@ -130,7 +130,7 @@ func (p *Python) Choices(n, k int) []int {
 	if n < 1 {
 		panic("nprand: Choices: n < 1")
 	}
-	out := make([]int, k)
+	out := make([]int, max(0, k))
 	for i := range out {
 		out[i] = int(p.mt.float64() * float64(n))
 	}

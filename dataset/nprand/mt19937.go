@@ -105,6 +105,53 @@ func NewLegacy(seed uint32) *Legacy {
 // Random returns a float64 of [0, 1), as RandomState.random_sample().
 func (l *Legacy) Random() float64 { return l.mt.float64() }
 
+// Permutation returns 0..n-1 in the order of RandomState.permutation(n), whose
+// beginning is also what RandomState.choice(n, size, replace=False) takes and,
+// through it, pandas' DataFrame.sample. It panics where n < 0 or n > 2^32.
+func (l *Legacy) Permutation(n int) []int {
+	checkCount("Permutation", n)
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	for i := n - 1; i > 0; i-- {
+		j := l.upTo(uint32(i))
+		order[i], order[j] = order[j], order[i]
+	}
+	return order
+}
+
+// Choices returns k integers of [0, n), as RandomState.choice(n, k), which draws
+// with replacement. It panics where n < 1 or n > 2^32.
+func (l *Legacy) Choices(n, k int) []int {
+	checkCount("Choices", n)
+	out := make([]int, k)
+	for i := range out {
+		out[i] = int(l.upTo(uint32(n - 1)))
+	}
+	return out
+}
+
+// upTo returns an integer of [0, last]: masked words, again while they are
+// larger. A range of one value consumes nothing.
+func (l *Legacy) upTo(last uint32) uint32 {
+	if last == 0 {
+		return 0
+	}
+	mask := uint32(1)<<bits.Len32(last) - 1
+	for {
+		if v := l.mt.uint32() & mask; v <= last {
+			return v
+		}
+	}
+}
+
+func checkCount(of string, n int) {
+	if n < 0 || uint64(n) > 1<<32 || n == 0 && of == "Choices" {
+		panic("nprand: " + of + ": n out of range")
+	}
+}
+
 // Gamma returns a draw of the gamma distribution as RandomState.gamma(shape,
 // scale), whose mean is shape*scale. It panics on an argument that is negative,
 // infinite or NaN.

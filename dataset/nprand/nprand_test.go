@@ -41,6 +41,15 @@ type golden struct {
 		Wide   string
 		Random string
 	}
+	Samples []struct {
+		Seed    uint32
+		N       int
+		Order   string
+		Some    string
+		Again   string
+		Choices string
+		Random  string
+	}
 	Schedules []struct {
 		Shape   float64
 		Offsets []float64
@@ -253,6 +262,32 @@ func TestPythonShufflesAndChoosesAsCPython(t *testing.T) {
 	}
 }
 
+// pandas' DataFrame.sample, with and without replacement, and random.choices.
+func TestSamplesArePandasAndPythons(t *testing.T) {
+	wide := func(values []int) []int64 {
+		out := make([]int64, len(values))
+		for i, v := range values {
+			out[i] = int64(v)
+		}
+		return out
+	}
+	for _, row := range readGolden(t).Samples {
+		order := nprand.NewLegacy(row.Seed).Permutation(row.N)
+		if digest(wide(order)) != row.Order || digest(wide(order[:(row.N+1)/2])) != row.Some {
+			t.Errorf("seed %d, %d rows: another order", row.Seed, row.N)
+		}
+		if digest(wide(nprand.NewLegacy(row.Seed).Choices(row.N, 2*row.N+1))) != row.Again {
+			t.Errorf("seed %d, %d rows: other rows with replacement", row.Seed, row.N)
+		}
+		p := nprand.NewPython(int64(row.Seed))
+		choices := p.Choices(row.N, 777)
+		p.Choices(row.N, -5)
+		if got, want := p.Random(), hexFloat(t, row.Random); digest(wide(choices)) != row.Choices || got != want {
+			t.Errorf("seed %d, %d elements: other choices", row.Seed, row.N)
+		}
+	}
+}
+
 // Section 6b of bench-serve.md.
 func TestPythonShuffleOfTen(t *testing.T) {
 	order := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
@@ -347,6 +382,8 @@ func TestCallersBugsPanic(t *testing.T) {
 		"no probability":  func() { nprand.NewGenerator(0).Choice([]float64{0}) },
 		"negative p":      func() { nprand.NewGenerator(0).Choice([]float64{2, -1}) },
 		"NaN p":           func() { nprand.NewGenerator(0).Choice([]float64{math.NaN()}) },
+		"rows of none":    func() { nprand.NewLegacy(0).Choices(0, 1) },
+		"negative order":  func() { nprand.NewLegacy(0).Permutation(-1) },
 	} {
 		func() {
 			defer func() {

@@ -10,6 +10,7 @@ import random
 import sys
 
 import numpy as np
+import pandas as pd
 
 SEEDS = [0, 1, 42, 2**32 - 1]
 WIDE = SEEDS + [2**32, 12345678901234567890, 2**64 - 1]
@@ -63,6 +64,23 @@ def python():
         rows.append(dict(seed=seed, first=order[:8], order=digest(order, "<i8"),
                          picks=digest(picks, "<i8"), wide=digest(wide, "<i8"),
                          random=random.random().hex()))
+    return rows
+
+
+def samples():
+    """What pandas' df.sample(n, random_state=seed) draws, and random.choices."""
+    rows = []
+    for seed in SEEDS:
+        for n in (1, 2, 3, 64, 65, 1000, 70000):
+            order = pd.DataFrame(dict(at=range(n))).sample(n=n, random_state=seed)["at"]
+            again = pd.DataFrame(dict(at=range(n))).sample(n=2 * n + 1, random_state=seed, replace=True)["at"]
+            some = pd.DataFrame(dict(at=range(n))).sample(n=(n + 1) // 2, random_state=seed)["at"]
+            random.seed(seed)
+            choices = random.choices(range(n), k=777)
+            random.choices(range(n), k=-5)
+            rows.append(dict(seed=seed, n=n, order=digest(order, "<i8"), some=digest(some, "<i8"),
+                             again=digest(again, "<i8"), choices=digest(choices, "<i8"),
+                             random=random.random().hex()))
     return rows
 
 
@@ -124,6 +142,6 @@ def hashes():
 
 json.dump(dict(numpy=np.__version__, python=sys.version.split()[0], integers=integers(),
                gammas=gammas(), cpython=python(), schedules=schedules(), randints=randints(),
-               mixed=mixed(), choices=choices(), hashes=hashes()),
+               mixed=mixed(), choices=choices(), hashes=hashes(), samples=samples()),
           sys.stdout, separators=(",", ":"))
 print()

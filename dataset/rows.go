@@ -1,0 +1,111 @@
+package dataset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/servebench/servebench/dataset/nprand"
+)
+
+// row is one prompt of a file, before a chat template.
+type row struct {
+	prompt string
+	output int               // tokens to ask for; in a custom row 0 where the line has none
+	line   int               // of the file, counted from 1; 0 where there is none
+	parts  []json.RawMessage // images and the like
+}
+
+// sample fills set from all rows of a file in vLLM's seeded order: they are
+// shuffled by CPython's random, the first are sent, and where there are too few,
+// requests are chosen again by a freshly seeded one.
+func (p *prompter) sample(ctx context.Context, rows []row, set *Set) (_ *Set, err error) {
+	s := p.spec
+	set.Python = shuffle(s, rows)
+	wanted := s.Prompts
+	if wanted <= 0 {
+		wanted = len(rows)
+	}
+	timed, rest := rows[:min(wanted, len(rows))], rows[min(wanted, len(rows)):]
+	if set.Requests, err = p.requests(ctx, timed); err != nil {
+		return nil, err
+	}
+	p.warn(set)
+	s.oversample(set, wanted)
+	return set, p.addWarmups(ctx, set, timed, rest)
+}
+
+// shuffle puts what a file gave in vLLM's order, and returns the generator as it
+// is then.
+func shuffle[T any](s Spec, rows []T) *nprand.Python {
+	rng := nprand.NewPython(s.Seed)
+	if !s.DisableShuffle {
+		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	}
+	return rng
+}
+
+// oversample is vLLM's maybe_oversample_requests: choices, with replacement,
+// from the requests that the file gave.
+func (s Spec) oversample(set *Set, wanted int) {
+	have := len(set.Requests)
+	switch {
+	case have >= wanted:
+	case s.NoOversample:
+		set.warnf("%s has %d rows%s: %d requests are sent and not %d", s.Path, have, s.ofCategory(), have, wanted)
+	default:
+		set.warnf("%s has %d rows%s: %d of the %d requests repeat one, which may come from the server's prefix cache",
+			s.Path, have, s.ofCategory(), wanted-have, wanted)
+		set.Python = nprand.NewPython(s.Seed)
+		for len(set.Requests) < wanted {
+			set.Requests = append(set.Requests, set.Requests[set.Python.Choice(have)])
+		}
+	}
+}
+
+// ofCategory tells in a message which rows were kept.
+func (s Spec) ofCategory() string {
+	switch {
+	case s.Name == "sharegpt":
+		return " of the right length"
+	case s.Category != "" && (s.Name == "spec_bench" || s.Name == "speed_bench"):
+		return fmt.Sprintf(" of category %q", s.Category)
+	}
+	return ""
+}
+
+// addWarmups adds warm-ups that are rows of rest.
+func (p *prompter) addWarmups(ctx context.Context, set *Set, timed, rest []row) error {
+	return addWarmups(p.spec, set, func() ([]Request, error) {
+		return p.requests(ctx, p.spec.warmRows(set, timed, rest))
+	})
+}
+
+// warmRows takes rows that are not timed, and copies of timed ones behind a
+// short text of their own where there are too few.
+func (s Spec) warmRows(set *Set, timed, rest []row) []row {
+	sent := make(map[string]bool, len(timed))
+	for _, r := range timed {
+		sent[r.prompt] = true
+	}
+	var warm []row
+	for _, r := range rest {
+		if len(warm) < s.Warmups && !sent[r.prompt] {
+			warm = append(warm, r)
+		}
+	}
+	if salted := s.Warmups - len(warm); salted > 0 {
+		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, salted)
+	}
+	for i := 0; len(warm) < s.Warmups; i++ {
+		warm = append(warm, timed[i%len(timed)].salted(i))
+	}
+	return warm
+}
+
+// salted puts a text in front that makes r the warm-up i and no other prompt's
+// beginning.
+func (r row) salted(i int) row {
+	r.prompt = fmt.Sprintf("Warm-up %d: %s", i+1, r.prompt)
+	return r
+}
