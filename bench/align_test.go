@@ -262,7 +262,7 @@ func TestTraceTimes(t *testing.T) {
 		{"ignored, at a rate", paced, []time.Duration{500 * time.Millisecond, time.Second, 1500 * time.Millisecond}, "constant"},
 		{"ignored, with a ramp", ramped, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, "ramp"},
 	} {
-		got, err := c.cfg.offsets(3, trace)
+		got, err := c.cfg.offsets(&dataset.Set{Requests: make([]dataset.Request, 3), Offsets: trace})
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: due at %v (%v), want %v", c.name, got, err, c.want)
 		}

@@ -15,7 +15,7 @@ import (
 var arrows = map[string][]string{
 	"bench":           {"dataset", "dataset/nprand", "tokenize", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
 	"bench/sim":       {},
-	"bench/report":    {"manifest", "metrics"},
+	"bench/report":    {"manifest", "metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},
 	"loadgen/openai":  {"loadgen", "loadgen/sse", "loadgen/rxtime", "dataset", "metrics"},
 	"loadgen/sse":     {},

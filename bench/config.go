@@ -149,6 +149,7 @@ func (p *Progress) enter(phase string, total int) {
 // backends maps vLLM's names to an API.
 var backends = map[string]openai.API{
 	"vllm": openai.Completions, "openai": openai.Completions, "openai-chat": openai.Chat,
+	"openai-embeddings-clip": openai.EmbeddingsClip, "infinity-embeddings-clip": openai.InfinityClip,
 	"openai-responses": openai.Responses, "openai-embeddings": openai.Embeddings,
 	"openai-embeddings-chat": openai.EmbeddingsChat, "infinity-embeddings": openai.Infinity,
 	"vllm-pooling": openai.Pooling, "vllm-rerank": openai.Rerank,
@@ -174,6 +175,7 @@ func (c Config) withDefaults() Config {
 	if c.Pacing == "" {
 		c.Pacing = loadgen.Hybrid
 	}
+	c.Dataset.Chat = c.API().Renders()
 	if !c.API().Generates() {
 		c.Stream = false // what is pooled comes in one piece
 	}

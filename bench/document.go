@@ -504,7 +504,7 @@ func (r *Result) stamped() bool {
 func (r *Result) publicConfig() any {
 	c := r.Config
 	c.Target = openai.Config{
-		Endpoint: c.Target.Endpoint, Insecure: c.Target.Insecure,
+		API: c.Target.API, Endpoint: c.Target.Endpoint, Insecure: c.Target.Insecure,
 		ConnectTimeout: c.Target.ConnectTimeout, HeadersTimeout: c.Target.HeadersTimeout,
 		StallTimeout: c.Target.StallTimeout, TotalTimeout: c.Target.TotalTimeout,
 		MaxEventBytes: c.Target.MaxEventBytes, NoKernelStamps: c.Target.NoKernelStamps,

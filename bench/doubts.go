@@ -39,9 +39,10 @@ func (r *Result) doubts() (out []string) {
 	for _, kv := range r.Config.Metadata {
 		add(slices.Contains(ownKeys, kv[0]), "--metadata %s is not in the result, which has a key of that name.", kv[0])
 	}
-	add(k.NotStreamed > 0 && r.Config.Stream, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
+	generates := r.Config.API().Generates()
+	add(k.NotStreamed > 0 && r.Config.Stream && generates, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
 	add(k.NoDone > 0, "%d streams ended without [DONE], after a finish reason.", k.NoDone)
-	add(k.Empty > 0, "%d completions have no output token.", k.Empty)
+	add(k.Empty > 0 && generates, "%d completions have no output token.", k.Empty)
 	add(k.Cached > 0, "%d prompt tokens came from the server's prefix cache.", k.Cached)
 	add(k.Dialed > 0, "%d requests had to open a connection, whose time is inside their TTFT.", k.Dialed)
 	add(k.Redialed > 0, "%d idle connections were found closed by the server and replaced.", k.Redialed)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/dataset/nprand"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
@@ -20,16 +21,20 @@ func (c *Config) traced() bool { return c.Dataset.Name == "timed_trace" && !c.Ig
 // was built, its Offsets tell.
 func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.traced() }
 
-// offsets are the due times of n requests; nil in a closed loop. trace are those
-// of a trace, where it has any.
-func (c *Config) offsets(n int, trace []time.Duration) ([]time.Duration, error) {
-	switch {
-	case trace != nil && c.traced():
-		return trace, nil
+// offsets are the due times of a set's requests; nil in a closed loop. vLLM draws
+// them from the generator that the data set may have used before.
+func (c *Config) offsets(set *dataset.Set) ([]time.Duration, error) {
+	gen := nprand.NewLegacy(uint32(c.Dataset.Seed))
+	if set.Numpy != nil {
+		*gen = *set.Numpy
+	}
+	switch n := len(set.Requests); {
+	case set.Offsets != nil && c.traced():
+		return set.Offsets, nil
 	case c.Ramp != nil:
-		return c.Ramp.Offsets(n, c.Burstiness, c.Dataset.Seed)
+		return c.Ramp.Offsets(n, c.Burstiness, gen)
 	case !c.Rate.IsInf():
-		return loadgen.Offsets(n, c.Rate, c.Burstiness, c.Dataset.Seed)
+		return loadgen.Offsets(n, c.Rate, c.Burstiness, gen)
 	}
 	return nil, nil
 }

@@ -343,7 +343,10 @@ func TestConfigSurvivesJSON(t *testing.T) {
 // What does not go together is refused under the names of the flags.
 func TestValidateLoads(t *testing.T) {
 	random := dataset.Spec{Name: "random", Prompts: 1, InputLen: 1, OutputLen: 1}
-	trace := dataset.Spec{Name: "timed_trace", Path: "t.jsonl", Prompts: 1}
+	trace := dataset.Spec{Name: "timed_trace", Path: "t.jsonl", Prompts: 1, Trace: dataset.Trace{
+		BlockSize: 16, Multiplier: 1, Timestamp: "t", InputLength: "i", OutputLength: "o", HashIDs: "h",
+	}}
+	images := dataset.Media{Items: 1, Limit: map[string]int{"image": 1}, Buckets: []dataset.Bucket{{Height: 8, Width: 8, Frames: 1, Probability: 1}}}
 	hot := 0.5
 	for _, c := range []struct {
 		want string // "": nothing of a load or a form
@@ -366,9 +369,11 @@ func TestValidateLoads(t *testing.T) {
 		{"probe-request-rate: +Inf", func(c *bench.Config) { c.ProbeRate = math.Inf(1) }},
 		{"prompt-form: token-ids exist only", func(c *bench.Config) { c.Backend, c.Dataset.TokenIDs = "openai-chat", true }},
 		{"dataset-name: timed_trace sends token ids", func(c *bench.Config) { c.Backend, c.Dataset = "openai-chat", trace }},
-		{"dataset-name: random-mm sends images", func(c *bench.Config) { c.Dataset.Name = "random-mm" }},
-		{"dataset-name: custom_image sends images", func(c *bench.Config) { c.Dataset.Name = "custom_image" }},
-		{"", func(c *bench.Config) { c.Dataset.Name, c.Backend = "custom_image", "openai-chat" }},
+		{"dataset-name: random-mm sends images", func(c *bench.Config) { c.Dataset.Name, c.Dataset.Media = "random-mm", images }},
+		{"dataset-name: custom_image sends images", func(c *bench.Config) { c.Dataset.Name, c.Dataset.Path = "custom_image", "i.jsonl" }},
+		{"", func(c *bench.Config) {
+			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "openai-chat"
+		}},
 		{"dataset-name: random-rerank sends a query", func(c *bench.Config) { c.Dataset.Name = "random-rerank" }},
 		{"backend: vllm-rerank sends a query", func(c *bench.Config) { c.Backend = "vllm-rerank" }},
 		{"", func(c *bench.Config) { c.Backend, c.Dataset.Name = "vllm-rerank", "random-rerank" }},
@@ -383,8 +388,7 @@ func TestValidateLoads(t *testing.T) {
 		err := cfg.Validate()
 		var lines []string
 		if err != nil {
-			// Kinds of data set are not the matter here.
-			lines = slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(l string) bool { return strings.HasPrefix(l, "dataset-name: \"") })
+			lines = strings.Split(err.Error(), "\n")
 		}
 		got := strings.Join(lines, "\n")
 		if (c.want == "") != (got == "") || !strings.HasPrefix(got, c.want) || len(lines) > 1 {

@@ -124,7 +124,7 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
 		p.special = v.Added
 	}
-	if p.Offsets, err = s.cfg.offsets(len(set.Requests), set.Offsets); err != nil {
+	if p.Offsets, err = s.cfg.offsets(set); err != nil {
 		return err
 	}
 	if s.cfg.traced() && !s.cfg.Rate.IsInf() {

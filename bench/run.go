@@ -155,6 +155,7 @@ func open(cfg Config) (*session, error) {
 	if !cfg.NoTokenizer && cfg.Target.Text == openai.TextNever {
 		s.cfg.Target.Text = openai.TextUncounted
 	}
+	s.cfg.Target.API = cfg.API()
 	var err error
 	s.client, err = openai.New(s.cfg.Target)
 	if err != nil {

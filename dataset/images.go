@@ -21,7 +21,6 @@ const maxImage = 64 << 20
 
 func (s Spec) validateImages(bad *problems) {
 	s.validateCustom(bad)
-	bad.chatOnly(s)
 	if s.TokenIDs {
 		bad.addf("prompt-form: a chat with images cannot be token ids; want text")
 	}

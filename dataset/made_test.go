@@ -623,7 +623,6 @@ func TestMadeSetsValidate(t *testing.T) {
 		{with("random-rerank", func(s *dataset.Spec) { s.NoReranker, s.BatchSize = true, 1 }), "random-batch-size: 1 is the query alone"},
 		{with("random-rerank", func(s *dataset.Spec) { s.NoReranker, s.Prompts = true, 1 }), "num-prompts"},
 		{with("random-rerank", func(s *dataset.Spec) { s.Prompts, s.InputLen = 1<<20, 1<<20 }), "num-prompts"},
-		{with("random-mm", func(s *dataset.Spec) { s.Chat = false }), "dataset-name: random-mm has images"},
 		{with("random-mm", func(s *dataset.Spec) { s.BatchSize = 2 }), "random-batch-size"},
 		{with("random-mm", func(s *dataset.Spec) { s.TokenIDs = true }), "prompt-form"},
 		{with("random-mm", func(s *dataset.Spec) { s.Media.ItemsRatio = 1.5 }), "random-mm-num-mm-items-range-ratio"},
@@ -636,12 +635,10 @@ func TestMadeSetsValidate(t *testing.T) {
 		{with("random-mm", func(s *dataset.Spec) { s.Media.Buckets[0].Width = 1 << 16 }), "random-mm-bucket-config: (1, 65536, 1)"},
 		{with("random-mm", func(s *dataset.Spec) { s.Media.Buckets[0].Frames = 2; s.Media.Limit["video"] = 1 }), "random-mm-bucket-config: videos are not made here"},
 		{with("timed_trace", func(s *dataset.Spec) { s.Prompts = 0 }), "num-prompts"},
-		{with("timed_trace", func(s *dataset.Spec) { s.Chat = true }), "dataset-name: timed_trace sends token ids"},
 		{with("timed_trace", func(s *dataset.Spec) { s.Path = "" }), "dataset-path: missing"},
 		{with("timed_trace", func(s *dataset.Spec) { s.Trace.BlockSize = 0 }), "timed-trace-chunk-hash-size"},
 		{with("timed_trace", func(s *dataset.Spec) { s.Trace.Multiplier = 0 }), "timed-trace-sec-multiplier"},
 		{with("timed_trace", func(s *dataset.Spec) { s.Trace.HashIDs = "" }), "timed-trace-label-hash-ids"},
-		{with("custom_image", func(s *dataset.Spec) { s.Chat = false }), "dataset-name: custom_image has images"},
 		{with("custom_image", func(s *dataset.Spec) { s.Path = "x.json" }), "dataset-path"},
 	} {
 		err := c.spec.Validate()

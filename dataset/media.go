@@ -36,19 +36,11 @@ func (s Spec) validateMedia(bad *problems) {
 	if s.TokenIDs {
 		bad.addf("prompt-form: a chat with images cannot be token ids; want text")
 	}
-	bad.chatOnly(s)
 	if total := int64(s.Prompts+s.Warmups) * (int64(s.PrefixLen) + int64(s.InputLen)); total > maxTokens {
 		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
 			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
 	}
 	s.Media.validate(bad)
-}
-
-// chatOnly refuses images where the API has no place for them.
-func (p *problems) chatOnly(s Spec) {
-	if !s.Chat {
-		p.addf("dataset-name: %s has images, which only chat takes; want backend openai-chat", s.Name)
-	}
 }
 
 func (m Media) validate(bad *problems) {

@@ -40,9 +40,6 @@ func (s Spec) validateTrace(bad *problems) {
 	if s.Path == "" {
 		bad.addf("dataset-path: missing; want a file with one JSON object a line")
 	}
-	if s.Chat {
-		bad.addf("dataset-name: timed_trace sends token ids, which chat does not take; want a backend for completions")
-	}
 }
 
 // traceRow is one line of a trace.

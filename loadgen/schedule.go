@@ -98,17 +98,17 @@ func (r Ramp) String() string {
 }
 
 // Offsets returns the due times of n requests, the same as `vllm bench serve`
-// with the same seed: gaps as [Offsets] draws them, each at the rate of its own
+// gives them: gaps as [Offsets] draws them, each at the rate of its own
 // request, summed up and not stretched. The first request waits its gap too,
 // but for a linear ramp from 0: its first request has no rate, draws no gap and
 // is due at once (vLLM stops there).
 //
 // Errors: what [Ramp.Validate] says, and those of [Offsets].
-func (r Ramp) Offsets(n int, burstiness Number, seed int64) ([]time.Duration, error) {
+func (r Ramp) Offsets(n int, burstiness Number, gen *nprand.Legacy) ([]time.Duration, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	at, err := arrivals(n, burstiness, seed, func(i int) float64 { return r.Rate(i, n) })
+	at, err := arrivals(n, burstiness, gen, func(i int) float64 { return r.Rate(i, n) })
 	if err != nil {
 		return nil, err
 	}
@@ -120,14 +120,14 @@ func (r Ramp) Offsets(n int, burstiness Number, seed int64) ([]time.Duration, er
 const MaxOffset = 30 * 24 * time.Hour
 
 // Offsets returns the due times of n requests at rate requests a second, from
-// schedule zero, the same as `vllm bench serve` with the same seed: gaps from
-// numpy's legacy gamma generator with shape burstiness and mean 1/rate (an
+// schedule zero, those of `vllm bench serve`: gaps drawn from gen, its numpy.random
+// (freshly seeded but for data sets that have used it), gamma with shape burstiness and mean 1/rate (an
 // infinite burstiness makes them constant), summed up, then stretched so that
 // the last request is due at n/rate. The first request waits its gap too.
 //
-// Errors: a rate or burstiness that is not positive, an infinite rate, a seed
-// that numpy refuses, a schedule longer than MaxOffset.
-func Offsets(n int, rate, burstiness Number, seed int64) ([]time.Duration, error) {
+// Errors: a rate or burstiness that is not positive, an infinite rate, a
+// schedule longer than MaxOffset.
+func Offsets(n int, rate, burstiness Number, gen *nprand.Legacy) ([]time.Duration, error) {
 	if !(rate > 0) || rate.IsInf() {
 		return nil, fmt.Errorf("request rate %v: a schedule needs a finite rate above 0", rate)
 	}
@@ -135,7 +135,7 @@ func Offsets(n int, rate, burstiness Number, seed int64) ([]time.Duration, error
 	if total > MaxOffset.Seconds() {
 		return nil, fmt.Errorf("%d requests at %v a second last longer than %v", n, rate, MaxOffset)
 	}
-	at, err := arrivals(n, burstiness, seed, func(int) float64 { return float64(rate) })
+	at, err := arrivals(n, burstiness, gen, func(int) float64 { return float64(rate) })
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +147,11 @@ func Offsets(n int, rate, burstiness Number, seed int64) ([]time.Duration, error
 }
 
 // arrivals sums up the gaps before n requests, in seconds. A rate of 0 has none.
-func arrivals(n int, burstiness Number, seed int64, rate func(i int) float64) ([]float64, error) {
+func arrivals(n int, burstiness Number, gen *nprand.Legacy, rate func(i int) float64) ([]float64, error) {
 	if !(burstiness > 0) {
 		return nil, fmt.Errorf("burstiness %v: must be above 0", burstiness)
 	}
-	if seed < 0 || seed > math.MaxUint32 {
-		return nil, fmt.Errorf("seed %d: numpy takes 0 to 4294967295", seed)
-	}
 	at := make([]float64, n)
-	gen := nprand.NewLegacy(uint32(seed))
 	sum := 0.0
 	for i := range at {
 		switch r := rate(i); {

@@ -274,7 +274,7 @@ func TestEditDistanceIsLevenshtein(t *testing.T) {
 
 // typed turns canonical words back into a line that a user could write: the repeated
 // words of a list become one flag, since of two equal flags only the last counts.
-func typed(canonical []string) []string {
+func wordsTyped(canonical []string) []string {
 	var out []string
 	for i := 0; i < len(canonical); {
 		name, _, _ := strings.Cut(canonical[i], "=")
@@ -346,7 +346,7 @@ func FuzzNormalize(f *testing.F) {
 			}
 			return
 		}
-		again, err := normalize(typed(got.Words), specs)
+		again, err := normalize(wordsTyped(got.Words), specs)
 		if err != nil || !slices.Equal(again.Words, got.Words) || again.Warnings != nil {
 			t.Fatalf("not idempotent: %q, then %q, %q, %v", got.Words, again.Words, again.Warnings, err)
 		}

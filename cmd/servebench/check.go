@@ -16,34 +16,19 @@ func (o *options) check(r *reader) {
 	}
 	o.checkRamp(r)
 	o.checkDataset(r)
-	o.checkPages(r)
 }
 
-// checkRamp holds vLLM's rules for a growing rate.
+// checkRamp holds what of vLLM's rules for a growing rate bench.Config cannot see.
 func (o *options) checkRamp(r *reader) {
 	ramp := o.config.Ramp
 	if ramp == nil {
 		return
-	}
-	if !o.config.Rate.IsInf() {
-		r.badf("request-rate", "%s beside --ramp-up-strategy, which sets the rate; want one of the two", o.config.Rate)
 	}
 	for _, end := range []string{"ramp-up-start-rps", "ramp-up-end-rps"} {
 		if !r.given(end) {
 			r.badf("ramp-up-strategy", "%s, without --%s; want both --ramp-up-start-rps and --ramp-up-end-rps", ramp.Strategy, end)
 			return
 		}
-		if v := r.finite(end); v < 0 {
-			r.badf(end, "%v; want 0 or more", v)
-		}
-	}
-	switch {
-	case ramp.Start > ramp.End:
-		r.badf("ramp-up-start-rps", "%v is above --ramp-up-end-rps %v; want the smaller one first", ramp.Start, ramp.End)
-	case ramp.End == 0:
-		r.badf("ramp-up-end-rps", "0 sends nothing; want a number above 0")
-	case ramp.Strategy == "exponential" && ramp.Start == 0:
-		r.badf("ramp-up-start-rps", "0 never grows by --ramp-up-strategy exponential; want a number above 0, or linear")
 	}
 }
 
@@ -51,21 +36,8 @@ func (o *options) checkRamp(r *reader) {
 func (o *options) checkDataset(r *reader) {
 	c := &o.config
 	name := c.Dataset.Name
-	if slices.Contains(setsMade, name) && c.Dataset.Path != "" {
-		r.badf("dataset-path", "--dataset-name %s makes its prompts and reads no file; want --dataset-name sharegpt, custom, hf or another that does", name)
-	}
 	if c.NoTokenizer && !slices.Contains(setsUncounted, name) {
 		r.badf("skip-tokenizer-init", "--dataset-name %s needs a tokenizer; want one of %s without", name, strings.Join(setsUncounted, ", "))
-	}
-	images := c.API() == openai.Chat || c.API() == openai.EmbeddingsChat && name == "custom_image"
-	if (name == "random-mm" || name == "custom_image") && !images {
-		r.badf("dataset-name", "%s sends images, which --backend %s does not take; want --backend openai-chat", name, c.Backend)
-	}
-	if name == "timed_trace" && c.API() != openai.Completions {
-		r.badf("dataset-name", "timed_trace sends token ids, which --backend %s does not take; want --backend vllm or openai", c.Backend)
-	}
-	if name == "timed_trace" && c.Ramp != nil && !c.IgnoreTimes {
-		r.badf("ramp-up-strategy", "the times of timed_trace are its own; want --no-self-timed with it")
 	}
 	if name != "timed_trace" && r.given("self-timed") {
 		r.badf("self-timed", "--dataset-name %s has no times of its own; want timed_trace, or neither --self-timed nor --no-self-timed", name)
@@ -105,7 +77,7 @@ func (o *options) remark(r *reader) {
 	}
 	if !slices.Contains(setsKwargs, c.Dataset.Name) {
 		c.TemplateKwargs = nil // told above
-	} else if c.TemplateKwargs != nil && c.Dataset.Chat {
+	} else if c.TemplateKwargs != nil && c.API().Renders() {
 		without("chat-template-kwargs", `the server renders the template of --backend %s; want --extra-body '{"chat_template_kwargs": {...}}'`, c.Backend)
 	}
 	for _, end := range []string{"ramp-up-start-rps", "ramp-up-end-rps"} {

@@ -2,20 +2,17 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 
 	"github.com/servebench/servebench/dataset"
-	"github.com/servebench/servebench/loadgen/openai"
 )
 
 // dataset reads what to send. Only fields of the data set that is named are filled in.
-func (r *reader) dataset(api openai.API) dataset.Spec {
+func (r *reader) dataset() dataset.Spec {
 	s := dataset.Spec{
 		Name: r.text("dataset-name"), Path: r.text("dataset-path"),
 		Prompts: r.whole("num-prompts"), Seed: int64(r.whole("seed")),
-		Chat:     api == openai.Chat || api == openai.Responses || api == openai.EmbeddingsChat,
 		TokenIDs: r.text("prompt-form") == "token-ids",
 		Warmups:  r.whole("num-warmups"), WarmupFirst: r.text("warmup-prompts") == "first",
 		DisableShuffle: r.on("disable-shuffle"), NoOversample: r.on("no-oversample"),
@@ -100,15 +97,10 @@ func (r *reader) random(s *dataset.Spec) {
 		s.Media = dataset.Media{Items: r.whole("random-mm-base-items-per-request"), ItemsRatio: r.finite("random-mm-num-mm-items-range-ratio")}
 		s.Media.Limit = r.counts("random-mm-limit-mm-per-prompt")
 		var err error
-		if s.Media.Buckets, err = parseBuckets(r.text("random-mm-bucket-config")); err != nil {
+		if s.Media.Buckets, err = dataset.ParseBuckets(r.text("random-mm-bucket-config")); err != nil {
 			r.badf("random-mm-bucket-config", "%v", err)
 		}
 	}
-}
-
-// parseBuckets reads --random-mm-bucket-config.
-var parseBuckets = func(string) ([]dataset.Bucket, error) {
-	return nil, errors.New("not built yet")
 }
 
 // counts reads a JSON object of whole numbers.

@@ -145,8 +145,6 @@ var groups = []group{
 var (
 	// setsRandom are made of random token ids.
 	setsRandom = []string{"random", "random-mm", "random-rerank"}
-	// setsMade are made from a seed and read no file.
-	setsMade = []string{"random", "random-mm", "random-rerank", "prefix_repetition"}
 	// setsUncounted do without a tokenizer.
 	setsUncounted = []string{"random", "custom", "custom_image"}
 	// setsLengths are those whose --output-len is general.

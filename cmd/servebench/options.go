@@ -35,8 +35,9 @@ type options struct {
 	selected                    []string
 	quiet, dryRun               bool
 	plotTimeline, plotStats     bool
-	thresholds                  [2]float64 // between times per token in the timeline, ms
-	remarks                     []string   // on flags that were given and change nothing
+	thresholds                  [2]float64     // between times per token in the timeline, ms
+	remarks                     []string       // on flags that were given and change nothing
+	args                        map[string]any // vLLM's flags as its parser would have them
 	started                     time.Time
 }
 
@@ -73,9 +74,10 @@ func readOptions(c *cli.Context) (*options, error) {
 		},
 	}
 	cfg.LoRARandom = len(cfg.LoRA) > 0 && r.text("lora-assignment") == "random"
+	o.args = r.namespace()
 	r.positive("max-concurrency", cfg.MaxConcurrency)
 	cfg.Target = r.target(cfg.API())
-	cfg.Dataset = r.dataset(cfg.API())
+	cfg.Dataset = r.dataset()
 	o.readLoad(r)
 	o.readOutput(r)
 	o.readSim(r)
@@ -286,18 +288,26 @@ func (o *options) readSim(r *reader) {
 func (o *options) files(model string) bench.Files {
 	var f bench.Files
 	if o.saving || o.appending {
-		name := o.filename
-		if name == "" {
-			name = o.defaultName(model)
+		f = bench.Beside(o.resultPath(model))
+		if os.Getenv("SAVE_TO_PYTORCH_BENCHMARK_FORMAT") != "" {
+			f.PyTorch, f.Args = strings.TrimSuffix(f.Result, ".json")+".pytorch.json", o.args
 		}
-		if o.dir != "" && !filepath.IsAbs(name) {
-			name = filepath.Join(o.dir, name)
-		}
-		f = bench.Beside(name)
 	}
 	f.Manifest, f.Records = cmp.Or(o.manifest, f.Manifest), cmp.Or(o.records, f.Records)
 	f.Append, f.Selected, f.Detailed = o.appending, o.selected, o.detailed
 	return f
+}
+
+// resultPath is where the result is, or would be.
+func (o *options) resultPath(model string) string {
+	name := o.filename
+	if name == "" {
+		name = o.defaultName(model)
+	}
+	if o.dir != "" && !filepath.IsAbs(name) {
+		name = filepath.Join(o.dir, name)
+	}
+	return name
 }
 
 // defaultName is vLLM's name for a result file.
@@ -305,7 +315,7 @@ func (o *options) defaultName(model string) string {
 	c := &o.config
 	name := fmt.Sprintf("%s-%sqps", cmp.Or(c.Label, c.Backend), c.Rate)
 	if ramp := c.Ramp; ramp != nil {
-		name = fmt.Sprintf("%s-ramp-up-%s-%vqps-%vqps", cmp.Or(c.Label, c.Backend), ramp.Strategy, ramp.Start, ramp.End)
+		name = fmt.Sprintf("%s-%v", cmp.Or(c.Label, c.Backend), ramp)
 	}
 	if c.MaxConcurrency > 0 {
 		name += fmt.Sprintf("-concurrency%d", c.MaxConcurrency)
@@ -328,6 +338,9 @@ func slug(s string) string {
 	return s[:min(len(s), 200)]
 }
 
+// shownErrors is how many failed requests vLLM lists.
+const shownErrors = 10
+
 // table is what is shown of a result.
 func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
@@ -337,6 +350,11 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
+	t.Pooled, t.SequenceRate = !c.API().Generates(), rates.Sequences
+	t.Probes, t.Diffusion = res.Probes, res.Diffusion
+	for _, e := range res.Errors(shownErrors) {
+		t.Errors = append(t.Errors, printable(e))
+	}
 	if !c.Rate.IsInf() {
 		t.Rate = float64(c.Rate)
 	}

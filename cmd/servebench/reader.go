@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 )
 
@@ -184,4 +185,53 @@ func (r *reader) prefix() string {
 	var b [4]byte
 	rand.Read(b[:]) // never fails
 	return strings.Replace(r.text("request-id-prefix"), "<random>", hex.EncodeToString(b[:]), 1)
+}
+
+// namespace is what argparse makes of the command line: every flag of vLLM by its
+// name there. What may hold credentials is hidden.
+func (r *reader) namespace() map[string]any {
+	out := make(map[string]any, len(flagByName))
+	for _, s := range serveFlags() {
+		if s.Own {
+			continue
+		}
+		name := strings.ReplaceAll(s.Name, "-", "_")
+		switch {
+		case s.Arity == arityMany || s.Arity == aritySome:
+			out[name] = nil
+			if r.given(s.Name) {
+				out[name] = r.c.StringSlice(s.Name)
+			}
+		case s.Arity == arityNone, s.Arity == arityToggle && r.given(s.Name):
+			out[name] = r.on(s.Name)
+		case s.Arity == arityToggle || r.text(s.Name) == "" && !r.given(s.Name):
+			out[name] = nil
+		default:
+			out[name] = typed(s.Kind, r.text(s.Name))
+		}
+		if s.Secret && r.given(s.Name) {
+			out[name] = "***"
+		}
+	}
+	return out
+}
+
+// typed is a value as a JSON document has it.
+func typed(k kind, text string) any {
+	number := json.Number(text)
+	switch _, notWhole := number.Int64(); k {
+	case kindInt:
+		if notWhole == nil {
+			return number
+		}
+	case kindFloat:
+		if v, err := number.Float64(); err == nil && !math.IsInf(v, 0) {
+			return loadgen.Number(v) // with a decimal point, as Python's float
+		}
+	case kindJSON:
+		if json.Valid([]byte(text)) {
+			return json.RawMessage(text)
+		}
+	}
+	return text
 }

@@ -125,7 +125,7 @@ func (l *Legacy) masked(last uint64) uint64 {
 }
 
 // Choices returns the indices that random.choices(population, k=k) takes of a
-// population of n. It panics where n < 1 or k < 0.
+// population of n; no k below one takes any, as there. It panics where n < 1.
 func (p *Python) Choices(n, k int) []int {
 	if n < 1 {
 		panic("nprand: Choices: n < 1")

@@ -56,6 +56,9 @@ func apiOf(path string) API {
 	return Completions
 }
 
+// Renders tells the APIs that render the model's chat template themselves.
+func (a API) Renders() bool { return a == Chat || a == Responses || a == EmbeddingsChat }
+
 // Generates tells the APIs that generate tokens from those that pool a prompt
 // into vectors or scores.
 func (a API) Generates() bool {

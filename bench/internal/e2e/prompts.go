@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/servebench/servebench/dataset/nprand"
 	"github.com/servebench/servebench/loadgen"
 )
 
@@ -106,7 +107,7 @@ func (s *suite) sameBodies(ctx context.Context, r *recorder, n int, args []strin
 // arrivals tells, for information, how far behind the schedule of seed 0
 // requests came in.
 func (s *suite) arrivals(ctx context.Context, r *recorder, args []string, n int) error {
-	due, err := loadgen.Offsets(n, 20, 1, 0)
+	due, err := loadgen.Offsets(n, 20, 1, nprand.NewLegacy(0))
 	if err != nil {
 		return err
 	}
