@@ -50,7 +50,10 @@ until curl -fsS -m 3 -o /dev/null "http://127.0.0.1:$PORT/health" 2>/dev/null; d
   fi
   sleep 1
 done
-# The first requests compile kernels, the first with logprobs for 11 s.
+# The first requests compile kernels, the first with logprobs for 11 s. A server
+# that pools has no completions.
+curl -fsS -m 120 -o /dev/null "http://127.0.0.1:$PORT/v1/embeddings" -H 'content-type: application/json' \
+  -d '{"model":"tiny","input":"warm"}' 2>/dev/null ||
 curl -fsS -m 120 -o /dev/null "http://127.0.0.1:$PORT/v1/completions" -H 'content-type: application/json' \
   -d '{"model":"tiny","prompt":"warm","max_tokens":4,"logprobs":1,"ignore_eos":true}' >&2 ||
   { echo "the first request failed; the log is $LOG" >&2; exit 1; }

@@ -44,13 +44,14 @@ const (
 // fails the check.
 var reasons = func() map[string]string {
 	out := map[string]string{
-		"date":                   "the moment of the run: servebench's is the start of the load, vLLM's its end",
-		"duration":               whyRun,
-		"request_throughput":     whyRun,
-		"request_goodput":        whyRun,
-		"output_throughput":      whyRun,
-		"total_token_throughput": whyRun,
-		"ttfts":                  whyStamp, "itls": whyStamp, "latencies": whyStamp,
+		"date":                      "the moment of the run: servebench's is the start of the load, vLLM's its end",
+		"duration":                  whyRun,
+		"request_throughput":        whyRun,
+		"request_goodput":           whyRun,
+		"input_sequence_throughput": whyRun,
+		"output_throughput":         whyRun,
+		"total_token_throughput":    whyRun,
+		"ttfts":                     whyStamp, "itls": whyStamp, "latencies": whyStamp,
 		"start_times":             "servebench counts from the start of the load, vLLM from the start of its process' clock",
 		"queue_times":             "another run; servebench counts from the due time, vLLM from the moment its task was made, which may be late",
 		"max_output_tokens_per_s": whyRun, "max_concurrent_requests": whyRun,

@@ -16,7 +16,7 @@ import (
 )
 
 // recorder stands between a client and a server and keeps the bodies of the
-// requests for generation that carry a number in their x-request-id. It is safe
+// requests that carry a number in their x-request-id. It is safe
 // for concurrent use.
 type recorder struct {
 	*httptest.Server
@@ -53,7 +53,7 @@ func newRecorder(target, prefix string) (*recorder, error) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if strings.HasSuffix(req.URL.Path, "/completions") {
+		if req.Method == http.MethodPost && !strings.HasSuffix(req.URL.Path, "tokenize") {
 			r.keep(req.Header.Get("X-Request-Id"), seen{at, req.URL.Path, body})
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
