@@ -21,6 +21,7 @@ var arrows = map[string][]string{
 	"loadgen/sse":     {},
 	"loadgen/rxtime":  {},
 	"dataset":         {"tokenize", "dataset/nprand", "dataset/parquet"},
+	"dataset/hub":     {"dataset"},
 	"dataset/nprand":  {},
 	"dataset/parquet": {},
 	"tokenize":        {},
