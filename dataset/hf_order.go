@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/servebench/servebench/dataset/nprand"
@@ -12,23 +13,25 @@ const (
 	shuffleBuffer = 1000
 	shuffleShards = 10
 	shuffleBatch  = shuffleBuffer / shuffleShards
+
+	maxShuffled = 1 << 27 // rows in one permutation, 1 GB
 )
 
-// place is a row of a data set of several files.
-type place struct{ shard, row int }
+// hubRow is a row of a data set of several files.
+type hubRow struct{ shard, row int }
 
 // inOrder yields the rows as the files have them. count tells how many rows a
 // file has; it is asked only about files that are reached.
-func inOrder(shards int, count func(int) (int, error)) iter.Seq2[place, error] {
-	return func(yield func(place, error) bool) {
+func inOrder(shards int, count func(int) (int, error)) iter.Seq2[hubRow, error] {
+	return func(yield func(hubRow, error) bool) {
 		for s := range shards {
 			n, err := count(s)
 			if err != nil {
-				yield(place{}, err)
+				yield(hubRow{}, err)
 				return
 			}
 			for r := range n {
-				if !yield(place{s, r}, nil) {
+				if !yield(hubRow{s, r}, nil) {
 					return
 				}
 			}
@@ -37,16 +40,19 @@ func inOrder(shards int, count func(int) (int, error)) iter.Seq2[place, error] {
 }
 
 // wholeShuffle is datasets.Dataset.shuffle(seed): a permutation of all rows.
-func wholeShuffle(shards int, count func(int) (int, error), seed uint64) iter.Seq2[place, error] {
-	return func(yield func(place, error) bool) {
+func wholeShuffle(shards int, count func(int) (int, error), seed uint64) iter.Seq2[hubRow, error] {
+	return func(yield func(hubRow, error) bool) {
 		ends, total := make([]int, shards), 0
 		for s := range shards {
 			n, err := count(s)
 			if err != nil {
-				yield(place{}, err)
+				yield(hubRow{}, err)
 				return
 			}
-			total += n
+			if total += n; total > maxShuffled {
+				yield(hubRow{}, fmt.Errorf("no-stream: a split of more than %d rows; want it without this flag", maxShuffled))
+				return
+			}
 			ends[s] = total
 		}
 		for _, row := range nprand.NewGenerator(seed).Permutation(total) {
@@ -57,7 +63,7 @@ func wholeShuffle(shards int, count func(int) (int, error), seed uint64) iter.Se
 			if s > 0 {
 				row -= ends[s-1]
 			}
-			if !yield(place{s, row}, nil) {
+			if !yield(hubRow{s, row}, nil) {
 				return
 			}
 		}
@@ -67,13 +73,13 @@ func wholeShuffle(shards int, count func(int) (int, error), seed uint64) iter.Se
 // streamShuffle is datasets.IterableDataset.shuffle(seed): the files in another
 // order, up to ten of them read in turns of a hundred rows into a buffer; of a
 // full buffer, shuffled, half is yielded and half stays.
-func streamShuffle(shards int, count func(int) (int, error), seed uint64) iter.Seq2[place, error] {
-	return func(yield func(place, error) bool) {
+func streamShuffle(shards int, count func(int) (int, error), seed uint64) iter.Seq2[hubRow, error] {
+	return func(yield func(hubRow, error) bool) {
 		rng := nprand.NewGenerator(seed)
 		order := nprand.NewGenerator(seed).Permutation(shards)
-		var buffer []place
+		var buffer []hubRow
 		shuffle := func() {
-			mixed := make([]place, len(buffer))
+			mixed := make([]hubRow, len(buffer))
 			for i, j := range rng.Permutation(len(buffer)) {
 				mixed[i] = buffer[j]
 			}
@@ -88,9 +94,9 @@ func streamShuffle(shards int, count func(int) (int, error), seed uint64) iter.S
 			buffer = buffer[n:]
 			return true
 		}
-		for batch, err := range batches(order, count) {
+		for batch, err := range hubTurns(order, count) {
 			if err != nil {
-				yield(place{}, err)
+				yield(hubRow{}, err)
 				return
 			}
 			if buffer = append(buffer, batch...); len(buffer) < shuffleBuffer {
@@ -106,11 +112,11 @@ func streamShuffle(shards int, count func(int) (int, error), seed uint64) iter.S
 	}
 }
 
-// batches deals the files, in order, out to at most ten readers, each of which
+// hubTurns deals the files, in order, out to at most ten readers, each of which
 // has a run of them; the readers yield their batches in turn until all are done.
-func batches(order []int, count func(int) (int, error)) iter.Seq2[[]place, error] {
-	return func(yield func([]place, error) bool) {
-		readers := make([]reader, min(len(order), shuffleShards))
+func hubTurns(order []int, count func(int) (int, error)) iter.Seq2[[]hubRow, error] {
+	return func(yield func([]hubRow, error) bool) {
+		readers := make([]hubReader, min(len(order), shuffleShards))
 		for i := range readers { // the first ones have one more where it does not divide
 			n := (len(order) + len(readers) - i - 1) / (len(readers) - i)
 			readers[i].shards, order = order[:n], order[n:]
@@ -131,21 +137,21 @@ func batches(order []int, count func(int) (int, error)) iter.Seq2[[]place, error
 	}
 }
 
-// reader reads a run of files.
-type reader struct {
+// hubReader reads a run of files.
+type hubReader struct {
 	shards []int
 	row    int
 }
 
 // next returns the next rows, a full batch unless the files end.
-func (r *reader) next(count func(int) (int, error)) (batch []place, err error) {
+func (r *hubReader) next(count func(int) (int, error)) (batch []hubRow, err error) {
 	for len(r.shards) > 0 && len(batch) < shuffleBatch {
 		n, err := count(r.shards[0])
 		if err != nil {
 			return nil, err
 		}
 		for ; r.row < n && len(batch) < shuffleBatch; r.row++ {
-			batch = append(batch, place{r.shards[0], r.row})
+			batch = append(batch, hubRow{r.shards[0], r.row})
 		}
 		if r.row >= n {
 			r.shards, r.row = r.shards[1:], 0

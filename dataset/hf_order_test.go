@@ -85,13 +85,13 @@ func TestPermutationIsNumpys(t *testing.T) {
 func TestOrderAsksOnlyForFilesThatAreReached(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
-		order func(int, func(int) (int, error)) iter.Seq2[place, error]
+		order func(int, func(int) (int, error)) iter.Seq2[hubRow, error]
 		rows  int
 		want  int // files asked for
 	}{
 		"in order":                  {inOrder, 150, 2},
-		"stream, 10 of 25 files":    {func(n int, f func(int) (int, error)) iter.Seq2[place, error] { return streamShuffle(n, f, 0) }, 150, 10},
-		"whole, all":                {func(n int, f func(int) (int, error)) iter.Seq2[place, error] { return wholeShuffle(n, f, 0) }, 150, 25},
+		"stream, 10 of 25 files":    {func(n int, f func(int) (int, error)) iter.Seq2[hubRow, error] { return streamShuffle(n, f, 0) }, 150, 10},
+		"whole, all":                {func(n int, f func(int) (int, error)) iter.Seq2[hubRow, error] { return wholeShuffle(n, f, 0) }, 150, 25},
 		"in order, to a broken one": {inOrder, 9999, 25},
 	} {
 		asked := map[int]bool{}

@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"hash/maphash"
@@ -35,7 +36,8 @@ type Set struct {
 	//     data set starts, not adjusted;
 	//   - "servebench-words-1": English words, where no vocabulary is known;
 	//   - "servebench-ids-1": token ids of [1000, 20000), where none is known;
-	//   - "custom-jsonl": a file's rows in vLLM's order.
+	//   - "custom-jsonl": a file's rows in vLLM's order;
+	//   - "hf-parquet": rows of a data set of the hub in the order of datasets 5.2.
 	Generator string
 	// Synthetic is true where the prompts were made and not read.
 	Synthetic bool
@@ -58,6 +60,9 @@ type Tools struct {
 	// Render renders the model's chat template around one user message, with
 	// the beginning of an answer. It is safe for concurrent use.
 	Render func(prompt string) (string, error)
+	// RenderMessages renders it around a chat's whole list of messages, in JSON,
+	// with the beginning of an answer. It is safe for concurrent use.
+	RenderMessages func(messages json.RawMessage) (string, error)
 	// Hub fetches files of a data set of the hub.
 	Hub Fetcher
 	// Emit, if set, is called once for each timed request as soon as it is
@@ -87,6 +92,7 @@ type kind struct {
 var kinds = map[string]kind{
 	"random": {Spec.validateRandom, loadRandom, true},
 	"custom": {Spec.validateCustom, loadCustom, false},
+	"hf":     {Spec.validateHub, loadHub, false},
 }
 
 // Names lists the kinds of data set in alphabetical order.

@@ -88,7 +88,11 @@ type Spec struct {
 
 // Hub says what to take of a data set of the hub.
 type Hub struct {
+	// Split is the one to take; "" stands for the form's own, or train.
 	Split string `json:"split,omitempty"`
+	// NoStream shuffles all rows of the split and not a stream of them, for which
+	// all its files are fetched.
+	NoStream bool `json:"no_stream,omitempty"`
 	// Name is the data set whose form Path has, where Path is a folder or a copy
 	// under another id (--hf-name).
 	Name string `json:"name,omitempty"`
