@@ -56,7 +56,7 @@ def card(folder, text):
 
 
 for old in os.listdir(HERE):
-    if os.path.isdir(os.path.join(HERE, old)):
+    if os.path.isdir(os.path.join(HERE, old)) and old not in ("columns", "guess"):
         shutil.rmtree(os.path.join(HERE, old))
 
 write("instructcoder", "train.parquet", [{"input": words(0, 9), "instruction": words(1, 9), "output": "o"} for _ in range(20)])
