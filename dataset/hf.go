@@ -246,17 +246,24 @@ func (h *hubSampler) read(ctx context.Context, places []hubRow) ([]hubCells, err
 	return out, nil
 }
 
-// make turns rows into requests, or into reasons to leave them out.
+// make turns rows into requests, or into reasons to leave them out. Of several
+// bad rows the first is told.
 func (h *hubSampler) make(ctx context.Context, places []hubRow, cells []hubCells) ([]sampled, error) {
-	out := make([]sampled, len(places))
-	err := parallel(ctx, h.workers(), len(places), func(ctx context.Context, i int) error {
-		item, err := h.form.item(h.spec, cells[i])
-		cells[i] = nil
-		if err == nil {
-			out[i], err = h.request(ctx, item)
+	at := func(i int, err error) error {
+		return fmt.Errorf("%s: row %d: %w", h.files.at(places[i].shard), places[i].row, err)
+	}
+	items := make([]hubItem, len(places))
+	for i := range places {
+		var err error
+		if items[i], err = h.form.item(h.spec, cells[i]); err != nil {
+			return nil, at(i, err)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: row %d: %w", h.files.at(places[i].shard), places[i].row, err)
+		cells[i] = nil
+	}
+	out := make([]sampled, len(places))
+	err := parallel(ctx, h.workers(), len(places), func(ctx context.Context, i int) (err error) {
+		if out[i], err = h.request(ctx, items[i]); err != nil {
+			return at(i, err)
 		}
 		return nil
 	})

@@ -324,6 +324,7 @@ func fromCard(card []subsetInfo, files []string, subset string) (map[string][]st
 		return nil, noSubset(subset, names)
 	}
 	c := card[i]
+	c.Dir = strings.Trim(path.Clean("/"+c.Dir), "/") // it cannot climb out
 	files = below(files, c.Dir)
 	if c.Files == nil {
 		return withDir(bySplit(files), c.Dir), nil
@@ -353,7 +354,7 @@ func noSubset(subset string, names []string) error {
 
 // below keeps the files of a folder, under their names in it.
 func below(files []string, dir string) []string {
-	if dir = strings.Trim(path.Clean("/"+dir), "/"); dir == "" {
+	if dir == "" {
 		return files
 	}
 	var out []string
@@ -485,7 +486,7 @@ func fromNames(files []string, subset string) (map[string][]string, error) {
 	if subset == "" || subset == "default" || len(files) == 0 {
 		return bySplit(files), nil
 	}
-	inside := below(files, subset)
+	inside := below(files, path.Clean(subset))
 	if len(inside) == 0 {
 		folders := map[string]bool{"default": true}
 		for _, f := range files {
@@ -495,7 +496,7 @@ func fromNames(files []string, subset string) (map[string][]string, error) {
 		}
 		return nil, noSubset(subset, slices.Sorted(maps.Keys(folders)))
 	}
-	return withDir(bySplit(inside), subset), nil
+	return withDir(bySplit(inside), path.Clean(subset)), nil
 }
 
 // sharded is how the datasets library names its own files.

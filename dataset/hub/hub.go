@@ -117,7 +117,7 @@ func New(c Config) (*Client, error) {
 		return nil, errors.New("HF_ENDPOINT: has a user or a query; want an address alone, and the token in HF_TOKEN")
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("HF_TOKEN: has a character that no token has; want one line like hf_...")
+		return nil, errors.New("HF_TOKEN: has a character that no token has; want one line that begins with hf_")
 	}
 	if !filepath.IsAbs(c.Cache) {
 		if c.Cache, err = filepath.Abs(c.Cache); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/dataset/hub"
 )
 
@@ -499,5 +500,41 @@ func TestBadConfiguration(t *testing.T) {
 		if _, err := hub.New(c); err == nil || strings.Contains(err.Error(), token) {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+}
+
+// A data set of the hub is sampled through its card and its files.
+func TestLoadThroughTheHub(t *testing.T) {
+	f := newFakeHub(t)
+	f.files[commit] = map[string]string{}
+	root := "../testdata/hub/gsm8k"
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		f.files[commit][strings.TrimPrefix(path, root+"/")] = read(t, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := dataset.Spec{Name: "hf", Path: root, Prompts: 5, OutputLen: -1, Chat: true, Hub: dataset.Hub{Name: "openai/gsm8k"}}
+	want, err := dataset.Load(t.Context(), s, dataset.Tools{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Path = "org/set"
+	tools := dataset.Tools{Hub: client(t, hub.Config{Endpoint: f.hub.URL, Token: token, Cache: t.TempDir()})}
+	for range 2 {
+		got, err := dataset.Load(t.Context(), s, tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Requests, got.Requests); diff != "" || len(got.Requests) != 5 {
+			t.Error(diff)
+		}
+	}
+	if fetched := slices.DeleteFunc(f.seen, func(s string) bool { return !strings.Contains(s, "cdn") }); len(fetched) != 1 {
+		t.Errorf("fetched %q; want only the file of the split", fetched)
 	}
 }
