@@ -112,6 +112,8 @@ func (h *hubSampler) check(set *Set) error {
 	switch {
 	case h.tools.Tokenizer == nil && s.TokenIDs:
 		return errors.New("token ids of a data set of the hub need a tokenizer; want one, or text prompts")
+	case h.tools.Tokenizer == nil && f.limit.always:
+		return fmt.Errorf("dataset-path: rows of %s are chosen by their lengths, which needs a tokenizer; want one", s.Path)
 	case h.tools.Tokenizer == nil && h.counts():
 		return fmt.Errorf("hf-output-len: %s asks for as many tokens as its answers have, which needs a tokenizer; want one, or a number of tokens", s.Path)
 	case f.template && !s.Chat && !s.SkipTemplate && h.tools.Render == nil:
@@ -124,7 +126,12 @@ func (h *hubSampler) check(set *Set) error {
 
 // counts reports whether lengths decide what is sent.
 func (h *hubSampler) counts() bool {
-	return h.spec.OutputLen == -1 && h.form.output == 0 || h.form.limit.always
+	return h.spec.OutputLen == -1 && h.form.output == 0 || h.limits()
+}
+
+// limits reports whether rows are left out for their lengths.
+func (h *hubSampler) limits() bool {
+	return h.form.limit.always || h.spec.OutputLen == -1 && h.form.limit != hubLimit{}
 }
 
 // columnOf finds the column that a path begins with.
@@ -300,7 +307,10 @@ func (h *hubSampler) request(ctx context.Context, it hubItem) (sampled, error) {
 	if err != nil {
 		return sampled{}, err
 	}
-	tokens, err := h.count(ctx, counted, true)
+	var tokens []int
+	if h.local() || s.TokenIDs || h.limits() {
+		tokens, err = h.tools.Tokenizer.Encode(ctx, counted, true)
+	}
 	if err != nil {
 		return sampled{}, fmt.Errorf("encode prompt: %w", err)
 	}
@@ -312,7 +322,7 @@ func (h *hubSampler) request(ctx context.Context, it hubItem) (sampled, error) {
 		r.OutputTokens = h.form.output
 	}
 	if r.OutputTokens == 0 {
-		answer, err := h.count(ctx, it.answer, !h.form.bare)
+		answer, err := h.tools.Tokenizer.Encode(ctx, it.answer, !h.form.bare)
 		if err != nil {
 			return sampled{}, fmt.Errorf("encode answer: %w", err)
 		}
@@ -320,7 +330,7 @@ func (h *hubSampler) request(ctx context.Context, it hubItem) (sampled, error) {
 			it.skip = skipAnswer
 		}
 	}
-	if (s.OutputLen == -1 || h.form.limit.always) && !h.form.limit.allows(r.InputTokens, r.OutputTokens) {
+	if h.limits() && !h.form.limit.allows(r.InputTokens, r.OutputTokens) {
 		it.skip = cmp.Or(it.skip, skipLength)
 	}
 	return sampled{it, r}, nil
@@ -375,7 +385,7 @@ func (h *hubSampler) fill(r *Request, it hubItem) (counted string, err error) {
 // countedChat is the text to count of a prompt that the server renders.
 func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string, err error) {
 	switch {
-	case !h.form.template || h.tools.Tokenizer == nil || !h.local() && !h.counts():
+	case !h.form.template || !h.local() && !h.limits(): // nobody counts
 	case len(it.messages) > 0 && h.tools.RenderMessages != nil:
 		text, err = h.tools.RenderMessages(raw)
 	case len(it.messages) == 0 && h.tools.Render != nil:
@@ -392,14 +402,6 @@ func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string, 
 		all = append(all, m.Content)
 	}
 	return strings.Join(all, "\n"), nil
-}
-
-// count encodes a text where its length matters or costs nothing.
-func (h *hubSampler) count(ctx context.Context, text string, special bool) ([]int, error) {
-	if h.tools.Tokenizer == nil || !h.local() && !h.spec.TokenIDs && !h.counts() {
-		return nil, nil
-	}
-	return h.tools.Tokenizer.Encode(ctx, text, special)
 }
 
 // warmups takes the rows that follow the timed ones, and copies of timed ones

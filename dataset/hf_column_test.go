@@ -304,6 +304,12 @@ func TestHubReadsWhatTheHubHasConverted(t *testing.T) {
 	if set := load2(t, s, tools); len(set.Requests) != 6 || !strings.Contains(set.Warnings[0], "in another order") {
 		t.Errorf("%d requests; warnings %q", len(set.Requests), set.Warnings)
 	}
+	one := shelf{root, []string{files[0], "train.jsonl", "test.jsonl"}, map[string]bool{}}
+	tools.Hub, s.Subset = one, ""
+	if set := load2(t, s, tools); len(set.Warnings) != 2 || strings.Contains(set.Warnings[0]+set.Warnings[1], "order") {
+		t.Errorf("one file made of one file has its order: warnings %q", set.Warnings)
+	}
+	tools.Hub, s.Subset = hub, "b"
 	s.Hub.Split = "train2"
 	if set := load2(t, s, tools); !strings.Contains(set.Warnings[0], "has converted only the beginning of split train2") {
 		t.Errorf("warnings %q", set.Warnings)

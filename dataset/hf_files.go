@@ -142,10 +142,14 @@ func folderFiles(ctx context.Context, root string) (files []string, err error) {
 // by their names otherwise, and among those that the hub has converted where the
 // data set's own are of another format.
 func (h *hubFiles) choose(all []string, subset, split string) error {
-	var own, made []string
+	var own, made, others []string
 	for _, f := range slices.Sorted(slices.Values(all)) {
 		switch name, ok := strings.CutPrefix(f, converted); {
-		case !strings.HasSuffix(f, ".parquet") || hidden(name):
+		case hidden(name):
+		case !strings.HasSuffix(f, ".parquet"):
+			if rowFiles.MatchString(f) {
+				others = append(others, f)
+			}
 		case ok:
 			made = append(made, name)
 		default:
@@ -159,13 +163,7 @@ func (h *hubFiles) choose(all []string, subset, split string) error {
 			return err
 		}
 	}
-	var splits map[string][]string
-	switch {
-	case len(card) > 0:
-		splits, err = fromCard(card, own, subset)
-	default:
-		splits, err = fromNames(own, subset)
-	}
+	splits, err := splitsOf(card, own, subset)
 	if err != nil {
 		return fmt.Errorf("%s: %w", h.where, err)
 	}
@@ -187,14 +185,27 @@ func (h *hubFiles) choose(all []string, subset, split string) error {
 	if names == nil {
 		return fmt.Errorf("hf-split: %s has no split %q; want one of %s", h.where, split, strings.Join(slices.Sorted(maps.Keys(splits)), ", "))
 	}
-	if prefix != "" && len(names) > 1 {
-		h.notes = append(h.notes, fmt.Sprintf("%s: read from the %d Parquet files that the hub made of it: vllm bench serve reads its own files, in another order", h.where, len(names)))
+	if prefix != "" {
+		// One file that the hub made of one file has its rows in its order.
+		if were, err := splitsOf(card, others, subset); err != nil || len(were[split]) != 1 || len(names) != 1 {
+			h.notes = append(h.notes, fmt.Sprintf("%s: read from %d Parquet files that the hub made of it: vllm bench serve reads its own files, in another order", h.where, len(names)))
+		}
 	}
 	for _, n := range names {
 		h.names = append(h.names, prefix+n)
 	}
 	h.opened = make([]*parquet.File, len(names))
 	return h.complete()
+}
+
+// rowFiles are files that the datasets library reads rows from, beside Parquet.
+var rowFiles = regexp.MustCompile(`\.(json|jsonl|ndjson|csv|tsv|txt|arrow)(\.(gz|zst|bz2|xz))?$`)
+
+func splitsOf(card []subsetInfo, files []string, subset string) (map[string][]string, error) {
+	if len(card) > 0 {
+		return fromCard(card, files, subset)
+	}
+	return fromNames(files, subset)
 }
 
 // numbered is the end of the name of one of several files.
