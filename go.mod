@@ -19,6 +19,8 @@ require (
 	golang.org/x/text v0.42.0
 )
 
+require github.com/klauspost/compress v1.20.4
+
 require (
 	github.com/BurntSushi/toml v1.5.0 // indirect
 	github.com/VividCortex/ewma v1.2.0 // indirect

@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"hash/maphash"
@@ -47,7 +48,8 @@ type Set struct {
 	//   - "custom-jsonl", "sharegpt-json", "spec-bench-jsonl",
 	//     "speed-bench-jsonl": a file's rows in vLLM's order;
 	//   - "burstgpt-ids": vLLM's prompts of BurstGPT's lengths;
-	//   - "sonnet-lines": older vLLM's prompts of a poem's lines.
+	//   - "sonnet-lines": older vLLM's prompts of a poem's lines;
+	//   - "hf-parquet": rows of a data set of the hub in the order of datasets 5.2.
 	Generator string
 	// Numpy and Python are vLLM's global generators as its data set leaves them,
 	// for the draws that follow it (arrival times; adapters): numpy.random and
@@ -76,6 +78,9 @@ type Tools struct {
 	// Render renders the model's chat template around one user message, with
 	// the beginning of an answer. It is safe for concurrent use.
 	Render func(prompt string) (string, error)
+	// RenderMessages renders it around a chat's whole list of messages, in JSON,
+	// with the beginning of an answer. It is safe for concurrent use.
+	RenderMessages func(messages json.RawMessage) (string, error)
 	// Hub fetches files of a data set of the hub.
 	Hub Fetcher
 	// Emit, if set, is called once for each timed request as soon as it is
@@ -118,6 +123,7 @@ var kinds = map[string]kind{
 	"spec_bench":  {Spec.validateSpecBench, loadSpecBench, false},
 	"speed_bench": {Spec.validateSpeedBench, loadSpeedBench, false},
 	"sonnet":      {Spec.validateSonnet, loadSonnet, false},
+	"hf":          {Spec.validateHub, loadHub, false},
 }
 
 // Names lists the kinds of data set in alphabetical order.

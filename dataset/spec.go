@@ -88,6 +88,7 @@ type Spec struct {
 
 // Hub says what to take of a data set of the hub.
 type Hub struct {
+	// Split is the one to take; "" stands for the form's own, or train.
 	Split string `json:"split,omitempty"`
 	// Name is the data set whose form Path has, where Path is a folder or a copy
 	// under another id (--hf-name).
@@ -99,7 +100,7 @@ type Hub struct {
 	// MinDistance and MaxDistance bound the edits of a blazedit row.
 	MinDistance float64 `json:"min_distance,omitempty"`
 	MaxDistance float64 `json:"max_distance,omitempty"`
-	// NoStream fetches all of a split before rows are sampled.
+	// NoStream shuffles all rows of the split and not a stream of them.
 	NoStream bool `json:"no_stream,omitempty"`
 }
 
