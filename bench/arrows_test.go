@@ -13,7 +13,7 @@ import (
 // it is an effect that has crept into a fact. The programs below cmd and internal
 // may import all.
 var arrows = map[string][]string{
-	"bench":           {"dataset", "dataset/nprand", "tokenize", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
+	"bench":           {"dataset", "dataset/hub", "dataset/nprand", "tokenize", "tokenize/chat", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
 	"bench/sim":       {},
 	"bench/report":    {"manifest", "metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},

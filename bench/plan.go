@@ -112,7 +112,11 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	if ask {
 		timed.align = s.aligner(ctx)
 	}
-	set, err := dataset.Load(ctx, s.cfg.Dataset, s.tools(tok, timed.take))
+	tools, err := s.tools(tok, timed.take)
+	if err != nil {
+		return err
+	}
+	set, err := dataset.Load(ctx, s.cfg.Dataset, tools)
 	if late := timed.finish(); err == nil {
 		err = late
 	}

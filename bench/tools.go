@@ -4,15 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/dataset/hub"
 	"github.com/servebench/servebench/tokenize"
 )
 
 // tools are what a data set of this run may use.
-func (s *session) tools(tok tokenize.Tokenizer, emit func(int, *dataset.Request) error) dataset.Tools {
-	return dataset.Tools{Tokenizer: tok, Render: s.render(), Hub: openHub(), Emit: emit}
+func (s *session) tools(tok tokenize.Tokenizer, emit func(int, *dataset.Request) error) (t dataset.Tools, err error) {
+	t = dataset.Tools{Tokenizer: tok, Render: s.render(), Emit: emit}
+	t.Hub, err = s.fetcher()
+	return t, err
 }
 
 // renderer renders a chat template around one user message.
@@ -24,8 +28,14 @@ func openTemplate(tokenizer string, kwargs map[string]any) (renderer, error) {
 	return nil, errors.New("chat templates are not built in; want skip-chat-template, or a chat backend, where the server renders it")
 }
 
-// openHub fetches data sets of the hub; nil where that is not built in.
-func openHub() dataset.Fetcher { return nil }
+// fetcher is where a data set of the hub comes from: the one that the environment
+// names as it does for Python's huggingface_hub. Others need none.
+func (s *session) fetcher() (dataset.Fetcher, error) {
+	if s.cfg.Dataset.Name != "hf" {
+		return nil, nil
+	}
+	return hub.New(hub.FromEnv(os.Getenv))
+}
 
 // render opens the model's chat template when a data set first asks for it: one
 // that needs none must not fail for its lack. It is nil where no tokenizer says
