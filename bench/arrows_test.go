@@ -23,6 +23,7 @@ var arrows = map[string][]string{
 	"dataset":         {"tokenize", "dataset/nprand"},
 	"dataset/nprand":  {},
 	"tokenize":        {},
+	"tokenize/chat":   {"tokenize"},
 	"tokenize/remote": {"tokenize"},
 	"metrics":         {"metrics/stat"},
 	"metrics/stat":    {},
