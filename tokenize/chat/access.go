@@ -117,6 +117,9 @@ func memberOf(of any, name string) (any, bool) {
 				if _, ok := of.(markup); ok {
 					return nil, fmt.Errorf("%s of a Markup: not supported", name)
 				}
+				if len(a.keywords.keys) > 0 && !keywordMethods[name] {
+					return nil, fmt.Errorf("str.%s() takes no keyword arguments", name)
+				}
 				whole, _ := text(of)
 				if err := s.read(len(whole)); err != nil {
 					return nil, err
@@ -127,7 +130,12 @@ func memberOf(of any, name string) (any, bool) {
 		methods = " encode expandtabs format_map maketrans translate "
 	case *dict:
 		if m, ok := dictMethods[name]; ok {
-			return &function{name: name, call: func(s scope, a *args) (any, error) { return m(s, of, a) }}, true
+			return &function{name: name, call: func(s scope, a *args) (any, error) {
+				if len(a.keywords.keys) > 0 {
+					return nil, fmt.Errorf("dict.%s() takes no keyword arguments", name)
+				}
+				return m(s, of, a)
+			}}, true
 		}
 		methods = " fromkeys "
 	case *sequence:
@@ -245,7 +253,7 @@ func (e *slice) of(s scope, of any) (any, error) {
 	seq, isSequence := of.(*sequence)
 	whole, isText := text(of)
 	if !isText && (!isSequence || seq.kind > rangeObject) {
-		return &undefined{message: objectName(of) + " has no slices"}, nil
+		return nil, fmt.Errorf("'%s' object is not subscriptable by a slice", typeName(of))
 	}
 	step, err := bound(bounds[2], 1)
 	if err != nil {

@@ -24,6 +24,9 @@ func (e *binary) eval(s scope) (any, error) {
 }
 
 func calculate(s scope, op string, left, right any) (any, error) {
+	if form, ok := left.(string); ok && op == "%" {
+		return percent(s, form, right)
+	}
 	if err := errors.Join(isSet(left), isSet(right)); err != nil {
 		return nil, err
 	}
@@ -50,10 +53,6 @@ func calculate(s scope, op string, left, right any) (any, error) {
 			if v, err := repeat(s, left, n); v != nil || err != nil {
 				return v, err
 			}
-		}
-	case "%":
-		if form, ok := left.(string); ok {
-			return percent(s, form, right)
 		}
 	}
 	return nil, fmt.Errorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(left), typeName(right))
@@ -106,6 +105,9 @@ func repeat(s scope, of any, n int) (any, error) {
 	case *sequence:
 		if of.kind > tuple {
 			return nil, nil
+		}
+		if len(of.items) == 0 {
+			return of, nil
 		}
 		high, size := bits.Mul(uint(len(of.items)), uint(n))
 		if high != 0 || size > maxSteps {
@@ -243,8 +245,11 @@ var verb = regexp.MustCompile(`^%(\([^)]*\))?([-+ 0]*)(\d{0,4})(\.\d{0,4})?([a-z
 func percent(s scope, form string, values any) (any, error) {
 	var given []any
 	named, isDict := values.(*dict)
+	_, isText := text(values)
+	// What has members by key may be left over.
+	may := isSequence(values) && !isText
 	if seq, ok := values.(*sequence); ok && seq.kind == tuple {
-		given = seq.items
+		given, may = seq.items, false
 	} else {
 		given = []any{values}
 	}
@@ -283,7 +288,7 @@ func percent(s scope, form string, values any) (any, error) {
 			return nil, err
 		}
 	}
-	if used < len(given) && !isDict {
+	if used < len(given) && !may {
 		return nil, errors.New("not all arguments converted during string formatting")
 	}
 	b.WriteString(form)

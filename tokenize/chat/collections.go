@@ -115,7 +115,11 @@ func sortFilter(s scope, v any, a *args) (any, error) {
 		}
 		keys[i] = key
 	}
-	out, err := sorted(s, all, keys, flag(b[0], false))
+	down, err := or(b[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	out, err := sorted(s, all, keys, down != 0)
 	return newList(out...), err
 }
 
@@ -142,7 +146,11 @@ func dictSort(s scope, v any, a *args) (any, error) {
 	for i := range keys {
 		keys[i] = folded(keys[i], flag(b[0], false))
 	}
-	out, err := sorted(s, d.pairs(), keys, flag(b[2], false))
+	down, err := or(b[2], 0)
+	if err != nil {
+		return nil, err
+	}
+	out, err := sorted(s, d.pairs(), keys, down != 0)
 	return newList(out...), err
 }
 
@@ -193,7 +201,7 @@ func extreme(sign int) func(scope, any, *args) (any, error) {
 			return nil, err
 		}
 		best := 0
-		for i := range keys {
+		for i := 1; i < len(keys); i++ {
 			x, y := folded(keys[i], flag(b[0], false)), folded(keys[best], flag(b[0], false))
 			c, err := compare(s, x, y, "<")
 			if err != nil {

@@ -186,10 +186,6 @@ func (w *jsonWriter) text(t string) {
 		case r == '\b':
 			w.WriteString(`\b`)
 		case r < 0x20 || w.ascii && r > 0x7e && r < 0x10000:
-			if r == 0x7f {
-				w.WriteRune(r)
-				continue
-			}
 			fmt.Fprintf(w, `\u%04x`, r)
 		case w.ascii && r >= 0x10000:
 			high, low := utf16.EncodeRune(r)

@@ -86,12 +86,17 @@ func (f *forStatement) render(r *exec.Renderer, v any, depth int) error {
 	if err != nil {
 		return atLine(f.at.Line, err)
 	}
-	if len(all) == 0 {
-		if f.otherwise != nil {
-			return nodes.Walk(r.Inherit(), f.otherwise)
-		}
-		return nil
+	ended, err := f.rounds(r, all, depth)
+	if err == nil && !ended && f.otherwise != nil {
+		return nodes.Walk(r.Inherit(), f.otherwise)
 	}
+	return err
+}
+
+// rounds renders the body for every item. ended says that one round came to its
+// end: Jinja2 takes the else not only for an empty list, but also where every
+// round left by break or continue.
+func (f *forStatement) rounds(r *exec.Renderer, all []any, depth int) (ended bool, err error) {
 	l := &loop{items: all, depth: depth}
 	variable := &function{name: "loop", extra: l.attribute, call: f.again(r, l)}
 	for i, item := range all {
@@ -99,21 +104,23 @@ func (f *forStatement) render(r *exec.Renderer, v any, depth int) error {
 		s := scopeOf(r.Inherit())
 		s.Environment.Context.Set("loop", variable)
 		if err := s.enter(); err != nil {
-			return atLine(f.at.Line, err)
+			return ended, atLine(f.at.Line, err)
 		}
 		if err := f.target.assign(s, item); err != nil {
-			return atLine(f.at.Line, err)
+			return ended, atLine(f.at.Line, err)
 		}
 		err := nodes.Walk(s.Renderer, f.body)
 		s.leave()
-		if errors.Is(err, errBreak) {
-			return nil
-		}
-		if err != nil && !errors.Is(err, errContinue) {
-			return err
+		switch {
+		case err == nil:
+			ended = true
+		case errors.Is(err, errBreak):
+			return ended, nil
+		case !errors.Is(err, errContinue):
+			return ended, err
 		}
 	}
-	return nil
+	return ended, nil
 }
 
 // filtered lists what the loop runs over.

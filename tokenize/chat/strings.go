@@ -70,6 +70,9 @@ var stringMethods = map[string]func(s scope, t string, a *args) (any, error){
 	"format":     format,
 }
 
+// keywordMethods are those whose arguments may be named.
+var keywordMethods = map[string]bool{"split": true, "rsplit": true, "splitlines": true, "format": true}
+
 type stringMethod = func(s scope, t string, a *args) (any, error)
 
 func plain(f func(string) string) stringMethod {
@@ -118,9 +121,11 @@ func upper(t string) string {
 	return cases.Upper(language.Und).String(t)
 }
 
+// capitalize lowers with the first rune in place: a sigma at the end of a word has
+// a form of its own.
 func capitalize(t string) string {
 	_, n := utf8.DecodeRuneInString(t)
-	return titleOf(t[:n]) + lower(t[n:])
+	return titleOf(t[:n]) + lower(t)[len(lower(t[:n])):]
 }
 
 // titleOf is the title case of one rune.
@@ -138,23 +143,20 @@ func cased(r rune) bool {
 // title begins a word after every rune without a case.
 func title(t string) string {
 	var b strings.Builder
-	word := 0 // where the lower part of a word begins
-	inside := false
+	word := -1 // where it begins
 	flush := func(end int) {
-		if inside {
-			b.WriteString(lower(t[word:end]))
+		if word >= 0 {
+			b.WriteString(capitalize(t[word:end]))
 		}
+		word = -1
 	}
 	for i, r := range t {
 		switch {
 		case !cased(r):
 			flush(i)
-			inside = false
 			b.WriteRune(r)
-		case !inside:
-			n := utf8.RuneLen(r)
-			b.WriteString(titleOf(t[i : i+n]))
-			inside, word = true, i+n
+		case word < 0:
+			word = i
 		}
 	}
 	flush(len(t))
@@ -509,7 +511,11 @@ func splitLines(s scope, t string, a *args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return textList(s, lines(t, flag(v[0], false)))
+	keep, err := or(v[0], 0)
+	if err != nil {
+		return nil, err
+	}
+	return textList(s, lines(t, keep != 0))
 }
 
 // lines splits where Python's splitlines does.

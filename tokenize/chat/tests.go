@@ -57,14 +57,22 @@ func init() { // one test knows them all
 			return same(v, b[0])
 		},
 		"filter": func(_ scope, v any, a *args) (bool, error) {
+			_, err := a.bind(0)
+			if err == nil {
+				_, err = hashed(v)
+			}
 			name, _ := text(v)
 			_, ok := filters[name]
-			return ok, nil
+			return ok, err
 		},
 		"test": func(_ scope, v any, a *args) (bool, error) {
+			_, err := a.bind(0)
+			if err == nil {
+				_, err = hashed(v)
+			}
 			name, _ := text(v)
 			_, ok := tests[name]
-			return ok, nil
+			return ok, err
 		},
 	}
 	for op, names := range map[string][]string{

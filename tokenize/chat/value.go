@@ -63,6 +63,8 @@ func hashed(key any) (any, error) {
 		return k, nil
 	case markup:
 		return string(k), nil
+	case *undefined:
+		return undefined{}, nil // all are equal
 	case float64:
 		if k == math.Trunc(k) && math.Abs(k) < 1<<62 {
 			return int(k), nil
