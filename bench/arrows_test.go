@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"dataset/nprand":  {},
 	"dataset/parquet": {},
 	"tokenize":        {},
+	"tokenize/chat":   {"tokenize"},
 	"tokenize/remote": {"tokenize"},
 	"metrics":         {"metrics/stat"},
 	"metrics/stat":    {},
