@@ -26,6 +26,8 @@ type local struct {
 	rust  *tokenizers.Tokenizer // freed by a cleanup once local is unreachable
 	vocab Vocabulary
 	clean bool
+	memo  *memo        // nil where texts must be encoded whole
+	bytes *byteDecoder // nil where only the library decodes
 }
 
 // Open reads a tokenizer from a folder or a tokenizer.json; [Find] turns a hub
@@ -66,6 +68,10 @@ func load(r resolved) (*local, error) {
 		return nil, err
 	}
 	t.vocab.Added = len(around)
+	if a := anchorsOf(r); !a.none() {
+		t.memo = newMemo(a, func(text string) ([]int, error) { return t.encode(text, false) })
+	}
+	t.bytes = newByteDecoder(r)
 	return t, nil
 }
 
@@ -74,6 +80,9 @@ func load(r resolved) (*local, error) {
 func (t *local) Encode(ctx context.Context, text string, special bool) ([]int, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if t.memo != nil && !(special && t.vocab.Added > 0) {
+		return t.memo.encode(text)
 	}
 	return t.encode(text, special)
 }
@@ -101,11 +110,24 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	narrow := make([]uint32, len(ids))
-	for i, id := range ids {
+	for _, id := range ids {
 		if id < 0 || uint64(id) > math.MaxUint32 {
 			return "", fmt.Errorf("decode: no token id: %d", id)
 		}
+	}
+	text, err := t.decode(ids)
+	if t.clean {
+		text = cleanUp(text)
+	}
+	return text, err
+}
+
+func (t *local) decode(ids []int) (string, error) {
+	if t.bytes != nil {
+		return t.bytes.decode(ids), nil
+	}
+	narrow := make([]uint32, len(ids))
+	for i, id := range ids {
 		narrow[i] = uint32(id)
 	}
 	text, err := t.rust.DecodeErr(narrow, false)
@@ -113,11 +135,7 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("decode %d ids: %w", len(ids), err)
 	}
-	text = fromC(text)
-	if t.clean {
-		text = cleanUp(text)
-	}
-	return text, nil
+	return fromC(text), nil
 }
 
 // Vocabulary implements [Tokenizer]; ok is true.
