@@ -195,7 +195,7 @@ func (c *collector) take(i int, in *dataset.Request) error {
 	if err != nil {
 		return fmt.Errorf("request %d: %w", i, err)
 	}
-	req := loadgen.Request{Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(body, in.OutputTokens)}
+	req := loadgen.Request{Body: body, PromptTokens: in.InputTokens, OutputTokens: c.asked(body, in.OutputTokens)}
 	*in = dataset.Request{}
 	if i > 0 { // the manifest looks into the first one
 		c.spool.put(&req)
@@ -217,7 +217,10 @@ func (c *collector) take(i int, in *dataset.Request) error {
 
 // asked is the number of tokens a body asks for: --extra-body may have changed
 // it.
-func asked(body []byte, otherwise int) int {
+func (c *collector) asked(body []byte, otherwise int) int {
+	if len(c.format.Extra) == 0 {
+		return otherwise
+	}
 	for _, key := range []string{"max_completion_tokens", "max_tokens"} {
 		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
 			return int(v.Num)
