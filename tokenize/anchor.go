@@ -114,7 +114,7 @@ func anchorsOf(r resolved) (a anchors) {
 	}
 	steps := normalizer.list("normalizers")
 	switch {
-	case marksSpaces(steps) && splitsNothing(pre):
+	case replaces(steps, " ", spaceMark) && splitsNothing(pre):
 		if !isWhole(r.model) {
 			return anchors{}
 		}
@@ -165,13 +165,13 @@ func composesOnly(steps []stage) bool {
 	return true
 }
 
-// marksSpaces: the one step is Replace of " " by "▁".
-func marksSpaces(steps []stage) bool {
+// replaces: the one step is Replace of a string by another.
+func replaces(steps []stage, old, new string) bool {
 	if len(steps) != 1 {
 		return false
 	}
 	pattern, _ := steps[0]["pattern"].(map[string]any)
-	return steps[0]["type"] == "Replace" && pattern["String"] == " " && steps[0]["content"] == spaceMark
+	return steps[0]["type"] == "Replace" && pattern["String"] == old && steps[0]["content"] == new
 }
 
 // splitsNothing: there is nothing to split at once spaces are replaced.

@@ -27,7 +27,7 @@ type local struct {
 	vocab Vocabulary
 	clean bool
 	memo  *memo        // nil where texts must be encoded whole
-	bytes *byteDecoder // nil where only the library decodes
+	table *decodeTable // nil where only the library decodes
 }
 
 // Open reads a tokenizer from a folder or a tokenizer.json; [Find] turns a hub
@@ -71,7 +71,7 @@ func load(r resolved) (*local, error) {
 	if a := anchorsOf(r); !a.none() {
 		t.memo = newMemo(a, func(text string) ([]int, error) { return t.encode(text, false) })
 	}
-	t.bytes = newByteDecoder(r)
+	t.table = newDecodeTable(r)
 	return t, nil
 }
 
@@ -123,8 +123,8 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 }
 
 func (t *local) decode(ids []int) (string, error) {
-	if t.bytes != nil {
-		return t.bytes.decode(ids), nil
+	if t.table != nil {
+		return t.table.decode(ids), nil
 	}
 	narrow := make([]uint32, len(ids))
 	for i, id := range ids {

@@ -3,6 +3,7 @@
 package tokenize
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ func split(pattern, behavior string, invert bool) string {
 const (
 	noRegex = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}`
 	marking = `{"type":"Replace","pattern":{"String":" "},"content":"▁"}`
+	gemmas  = `{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"}]}`
 )
 
 func inSequence(stages ...string) string {
@@ -55,7 +57,8 @@ func variants() map[string]change {
 		"strips before an a":  {"added_tokens": added("ab", "lstrip normalized")},
 		"begins with a space": {"added_tokens": added(" the", "normalized")},
 		"a token of spaces":   {"added_tokens": added("  ", "")},
-		"merges over all": {"normalizer": marking, "model.byte_fallback": "true", "decoder": "null",
+		"merges over all": {"normalizer": marking, "model.byte_fallback": "true",
+			"decoder":       gemmas,
 			"pre_tokenizer": `{"type":"Split","pattern":{"String":" "},"behavior":"MergedWithPrevious","invert":false}`},
 	}
 	names := slices.Sorted(maps.Keys(patterns))
@@ -112,7 +115,7 @@ func markVocabulary(t testing.TB, src *source) {
 		src.model.set(key, json.RawMessage(strings.ReplaceAll(string(src.model.get(key)), "Ġ", spaceMark)))
 	}
 	vocab := strings.TrimSuffix(strings.TrimSpace(string(src.model.get("vocab"))), "}")
-	src.model.set("vocab", json.RawMessage(vocab+`,"q▁":603}`))
+	src.model.set("vocab", json.RawMessage(vocab+`,"q▁":603,"<0xE4>":604,"<0xB8>":605,"<0xad>":606,"<0x00>":607,"<0xFF>":608,"<0xZZ>":609}`))
 	merges := strings.TrimSuffix(strings.TrimSpace(string(src.model.get("merges"))), "]")
 	merge := `,"q ▁"]`
 	if strings.Contains(merges, "[[") || strings.Contains(merges[1:], "[") {
@@ -176,8 +179,8 @@ func TestPiecesAreTheWhole(t *testing.T) {
 	for name, c := range variants() {
 		t.Run(name, func(t *testing.T) {
 			tok := openChanged(t, c)
-			if tok.memo == nil {
-				t.Fatal("texts are encoded whole")
+			if tok.memo == nil || tok.table == nil {
+				t.Fatal("the library does it all")
 			}
 			rng := rand.New(rand.NewPCG(1, 2))
 			for range 300 {
@@ -238,7 +241,7 @@ func TestPiecesOfRealTokenizersAreTheWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			tok := opened.(*local)
-			t.Logf("pieces: %t, decoder's table: %t", tok.memo != nil, tok.bytes != nil)
+			t.Logf("pieces: %t, decoder's table: %t", tok.memo != nil, tok.table != nil)
 			for id := range tok.vocab.Size + 2000 {
 				sameDecoding(t, tok, []int{id})
 			}
@@ -463,18 +466,23 @@ func TestLossyIsMaximalSubparts(t *testing.T) {
 // one id nobody knows which the library takes.
 func TestDecoderTableRefuses(t *testing.T) {
 	byteLevel := object{{"decoder", json.RawMessage(`{"type":"ByteLevel"}`)}}
+	fallback := object{{"decoder", json.RawMessage(gemmas)}}
 	for name, r := range map[string]resolved{
 		"another decoder": {rewritten: object{{"decoder", json.RawMessage(`{"type":"WordPiece"}`)}}, vocab: map[string]int{"a": 0}},
 		"none":            {vocab: map[string]int{"a": 0}},
 		"one id twice":    {rewritten: byteLevel, vocab: map[string]int{"a": 0, "b": 0}},
 		"far ids":         {rewritten: byteLevel, vocab: map[string]int{"a": 1 << 31}},
 		"negative ids":    {rewritten: byteLevel, vocab: map[string]int{"a": -1}},
+		"an empty token":  {rewritten: byteLevel, vocab: map[string]int{"": 0}},
+		"negative added":  {rewritten: byteLevel, added: []addedToken{{ID: -1, Content: "a"}}},
+		"empty":           {rewritten: byteLevel, vocab: map[string]int{"a": 0}, added: []addedToken{{ID: 1}}},
+		"Rust's sign":     {rewritten: fallback, vocab: map[string]int{"<0x+1>": 0}},
 	} {
-		if newByteDecoder(r) != nil {
+		if newDecodeTable(r) != nil {
 			t.Errorf("%s: a table", name)
 		}
 	}
-	d := newByteDecoder(resolved{rewritten: byteLevel, vocab: map[string]int{"Ġa": 2}, added: []addedToken{{ID: 2, Content: "b c"}}})
+	d := newDecodeTable(resolved{rewritten: byteLevel, vocab: map[string]int{"Ġa": 2}, added: []addedToken{{ID: 2, Content: "b c"}}})
 	if got := d.decode([]int{0, 2, 5}); got != "b c" {
 		t.Errorf("added token over the vocabulary's: %q, want %q", got, "b c")
 	}
@@ -497,14 +505,17 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-func FuzzDecodeBytes(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x00\x01\x80\xff\xc0"))
-	tok := openChanged(f, nil)
+	f.Add([]byte("\x02\x5c\x02\x5d\x02\x5e\x02\x5f\x02\x60\x00\x00"))
+	tokenizers := []*local{openChanged(f, nil), openChanged(f, variants()["merges over all"])}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		ids := make([]int, 0, len(raw))
-		for i, c := range raw {
-			ids = append(ids, int(c)+i%3*256)
+		var ids []int
+		for ; len(raw) > 1; raw = raw[2:] {
+			ids = append(ids, int(binary.BigEndian.Uint16(raw)%700))
 		}
-		sameDecoding(t, tok, ids)
+		for _, tok := range tokenizers {
+			sameDecoding(t, tok, ids)
+		}
 	})
 }
