@@ -52,27 +52,37 @@ func Open(path string) (Tokenizer, error) {
 }
 
 func load(r resolved) (*local, error) {
-	var options []tokenizers.TokenizerOption
-	if r.splitSpecial {
-		options = append(options, tokenizers.WithEncodeSpecialTokens())
+	t := &local{vocab: Vocabulary{Size: r.size, Special: r.special}, clean: r.clean}
+	if a := anchorsOf(r); !a.none() {
+		t.memo = newMemo(a, func(text string) ([]int, error) { return t.encode(text, false) })
 	}
-	rust, err := tokenizers.FromBytes(r.document, options...)
-	if err != nil {
+	t.table = newDecodeTable(r)
+	// Last: while the library reads the file, which is the peak of memory, the
+	// vocabulary that was read here is garbage.
+	if err := t.open(r.document, r.splitSpecial); err != nil {
 		return nil, err
 	}
-	t := &local{rust: rust, vocab: Vocabulary{Size: r.size, Special: r.special}, clean: r.clean}
-	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
-	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
 	around, err := t.encode("", true)
 	if err != nil {
 		return nil, err
 	}
 	t.vocab.Added = len(around)
-	if a := anchorsOf(r); !a.none() {
-		t.memo = newMemo(a, func(text string) ([]int, error) { return t.encode(text, false) })
-	}
-	t.table = newDecodeTable(r)
 	return t, nil
+}
+
+func (t *local) open(document []byte, splitSpecial bool) error {
+	var options []tokenizers.TokenizerOption
+	if splitSpecial {
+		options = append(options, tokenizers.WithEncodeSpecialTokens())
+	}
+	rust, err := tokenizers.FromBytes(document, options...)
+	if err != nil {
+		return err
+	}
+	t.rust = rust
+	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
+	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
+	return nil
 }
 
 // Encode implements [Tokenizer]. The context is looked at before the work only:

@@ -12,10 +12,11 @@ import (
 
 const (
 	// maxPiece bounds what is remembered: longer pieces hardly come twice.
-	maxPiece = 4 << 10
-	// maxRecords is how many bytes a memo takes at most, without its slots. The
-	// random prompts of a vocabulary of 200,000 tokens need a tenth.
-	maxRecords = 64 << 20
+	maxPiece = 1 << 10
+	// maxRecords is how many bytes the records of a memo take at most, a power of
+	// two. Random prompts of 200,000 tokens need a third of it; in other texts the
+	// frequent words come before it is full.
+	maxRecords = 16 << 20
 )
 
 // A memo encodes a text piece by piece, and each piece only once: random prompts
