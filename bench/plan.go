@@ -175,7 +175,7 @@ func (s *session) buildOthers(timed *collector, warmups []dataset.Request) error
 	if err != nil {
 		return fmt.Errorf("probe request: %w", err)
 	}
-	p.probe = loadgen.Request{Body: body, PromptTokens: 1, OutputTokens: asked(body, 1)}
+	p.probe = loadgen.Request{Body: body, PromptTokens: 1, OutputTokens: asked(warm.format, body, 1)}
 	return nil
 }
 
@@ -298,7 +298,7 @@ func encode(f openai.Format, in dataset.Request) (loadgen.Request, error) {
 		return loadgen.Request{}, err
 	}
 	return loadgen.Request{
-		Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(body, in.OutputTokens), Sequences: sequences(f.API, &in),
+		Body: body, PromptTokens: in.InputTokens, OutputTokens: asked(f, body, in.OutputTokens), Sequences: sequences(f.API, &in),
 	}, nil
 }
 
@@ -318,7 +318,10 @@ func sequences(api openai.API, in *dataset.Request) int {
 
 // asked is the number of tokens a body asks for: --extra-body may have changed
 // it.
-func asked(body []byte, otherwise int) int {
+func asked(f openai.Format, body []byte, otherwise int) int {
+	if len(f.Extra) == 0 {
+		return otherwise
+	}
 	for _, key := range []string{"max_completion_tokens", "max_output_tokens", "max_tokens"} {
 		if v := gjson.GetBytes(body, key); v.Type == gjson.Number && v.Num >= 0 && v.Num < 1<<40 {
 			return int(v.Num)

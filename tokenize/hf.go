@@ -26,6 +26,8 @@ type local struct {
 	rust  *tokenizers.Tokenizer // freed by a cleanup once local is unreachable
 	vocab Vocabulary
 	clean bool
+	memo  *memo        // nil where texts must be encoded whole
+	table *decodeTable // nil where only the library decodes
 }
 
 // Open reads a tokenizer from a folder or a tokenizer.json; [Find] turns a hub
@@ -50,17 +52,16 @@ func Open(path string) (Tokenizer, error) {
 }
 
 func load(r resolved) (*local, error) {
-	var options []tokenizers.TokenizerOption
-	if r.splitSpecial {
-		options = append(options, tokenizers.WithEncodeSpecialTokens())
+	t := &local{vocab: r.vocab, clean: r.clean}
+	if a := anchorsOf(r); !a.none() {
+		t.memo = newMemo(a, func(text string) ([]int, error) { return t.encode(text, false) })
 	}
-	rust, err := tokenizers.FromBytes(r.document, options...)
-	if err != nil {
+	t.table = newDecodeTable(r)
+	// Last: while the library reads the file, which is the peak of memory, the
+	// vocabulary that was read here is garbage.
+	if err := t.open(r.document, r.splitSpecial); err != nil {
 		return nil, err
 	}
-	t := &local{rust: rust, vocab: r.vocab, clean: r.clean}
-	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
-	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
 	around, err := t.encode("", true)
 	if err != nil {
 		return nil, err
@@ -69,11 +70,29 @@ func load(r resolved) (*local, error) {
 	return t, nil
 }
 
+func (t *local) open(document []byte, splitSpecial bool) error {
+	var options []tokenizers.TokenizerOption
+	if splitSpecial {
+		options = append(options, tokenizers.WithEncodeSpecialTokens())
+	}
+	rust, err := tokenizers.FromBytes(document, options...)
+	if err != nil {
+		return err
+	}
+	t.rust = rust
+	// Not a finalizer on rust: it has none of its own, and Close takes care of its memory only once.
+	runtime.AddCleanup(t, func(rust *tokenizers.Tokenizer) { _ = rust.Close() }, rust)
+	return nil
+}
+
 // Encode implements [Tokenizer]. The context is looked at before the work only:
 // a call into the library cannot be stopped.
 func (t *local) Encode(ctx context.Context, text string, special bool) ([]int, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if t.memo != nil && !(special && t.vocab.Added > 0) {
+		return t.memo.encode(text)
 	}
 	return t.encode(text, special)
 }
@@ -101,11 +120,24 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	narrow := make([]uint32, len(ids))
-	for i, id := range ids {
+	for _, id := range ids {
 		if id < 0 || uint64(id) > math.MaxUint32 {
 			return "", fmt.Errorf("decode: no token id: %d", id)
 		}
+	}
+	text, err := t.decode(ids)
+	if t.clean {
+		text = cleanUp(text)
+	}
+	return text, err
+}
+
+func (t *local) decode(ids []int) (string, error) {
+	if t.table != nil {
+		return t.table.decode(ids), nil
+	}
+	narrow := make([]uint32, len(ids))
+	for i, id := range ids {
 		narrow[i] = uint32(id)
 	}
 	text, err := t.rust.DecodeErr(narrow, false)
@@ -113,11 +145,7 @@ func (t *local) Decode(ctx context.Context, ids []int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("decode %d ids: %w", len(ids), err)
 	}
-	text = fromC(text)
-	if t.clean {
-		text = cleanUp(text)
-	}
-	return text, nil
+	return fromC(text), nil
 }
 
 // Vocabulary implements [Tokenizer]; ok is true.

@@ -13,8 +13,12 @@ import (
 // and what is outside it.
 type resolved struct {
 	document     []byte
-	vocab        Vocabulary // without Added
-	clean        bool       // clean_up_tokenization_spaces, where it applies
+	rewritten    object // document, member by member
+	model        object // its model
+	added        []addedToken
+	ids          map[string]int // of the model's tokens
+	vocab        Vocabulary     // without Added
+	clean        bool           // clean_up_tokenization_spaces, where it applies
 	splitSpecial bool
 	class        string
 	note         string
@@ -48,12 +52,13 @@ func resolve(f folder) (resolved, error) {
 	if err != nil {
 		return resolved{}, err
 	}
-	r := resolved{vocab: Vocabulary{Size: len(src.vocab)}, class: class, note: note}
+	r := resolved{vocab: Vocabulary{Size: len(src.vocab)}, ids: src.vocab, class: class, note: note, added: tokens}
 	r.vocab.Special = src.idsOf(tokens, marks)
 	r.vocab.fillIDs(src.vocab, tokens)
-	if r.document, err = rewrite(f, src, info, marks, tokens); err != nil {
+	if r.rewritten, r.model, err = rewrite(f, src, info, marks, tokens); err != nil {
 		return resolved{}, err
 	}
+	r.document = r.rewritten.bytes()
 	return r, r.options(f.config, src.kind)
 }
 
@@ -240,17 +245,17 @@ func (src source) idsOf(tokens []addedToken, marks specials) []int {
 	return slices.Compact(special)
 }
 
-// rewrite returns the document for the Rust library: without truncation and
-// padding, which transformers switches off, with the tokens, and with the class's
-// pipeline where it builds one.
-func rewrite(f folder, src source, info classInfo, marks specials, tokens []addedToken) ([]byte, error) {
-	document := slices.Clone(src.document)
+// rewrite returns the document for the Rust library, and the model in it: without
+// truncation and padding, which transformers switches off, with the tokens, and
+// with the class's pipeline where it builds one.
+func rewrite(f folder, src source, info classInfo, marks specials, tokens []addedToken) (document, model object, err error) {
+	document = slices.Clone(src.document)
 	null := json.RawMessage("null")
 	document.set("truncation", null)
 	document.set("padding", null)
 	list, err := json.Marshal(tokens)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if tokens != nil {
 		document.set("added_tokens", list)
@@ -259,16 +264,16 @@ func rewrite(f folder, src source, info classInfo, marks specials, tokens []adde
 		document.set("post_processor", null)
 	}
 	if info.Kind != "built" {
-		return document.bytes(), nil
+		return document, src.model, nil
 	}
 	p, err := info.pipelineFor(f.config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	document.set("normalizer", p.Normalizer)
 	document.set("pre_tokenizer", p.PreTokenizer)
 	document.set("decoder", p.Decoder)
-	model := slices.Clone(p.Model)
+	model = slices.Clone(p.Model)
 	if !isNull(model.get("unk_token")) {
 		unknown, _ := json.Marshal(marks.named["unk_token"]) // a string
 		model.set("unk_token", unknown)
@@ -276,7 +281,7 @@ func rewrite(f folder, src source, info classInfo, marks specials, tokens []adde
 	model.set("vocab", src.model.get("vocab"))
 	model.set("merges", src.model.get("merges"))
 	document.set("model", model.bytes())
-	return document.bytes(), nil
+	return document, model, nil
 }
 
 // options reads the switches of tokenizer_config.json. Cleaning up is ignored for
