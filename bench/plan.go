@@ -125,6 +125,9 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	}
 	p.Requests, p.claimed, p.first = timed.out, timed.claimed, timed.first
 	p.Generator, p.Synthetic, p.Warnings = set.Generator, set.Synthetic, set.Warnings
+	if s.dated.Load() {
+		p.warnf("The chat template writes today's date into prompts: on another day they differ.")
+	}
 	if v, ok := vocabulary(tok); ok && s.cfg.Dataset.Name == "random" && !s.cfg.Dataset.TokenIDs {
 		p.special = v.Added
 	}

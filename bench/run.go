@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/servebench/servebench/loadgen"
@@ -93,7 +94,8 @@ type session struct {
 	cfg    Config
 	client *openai.Client
 	tok    tokenize.Tokenizer
-	files  string // where the tokenizer is, in this build or not; "" where there is none
+	files  string      // where the tokenizer is, in this build or not; "" where there is none
+	dated  atomic.Bool // a chat template was rendered that shows the date
 	res    *Result
 
 	internal error // a bug of ours that showed in a request
@@ -198,7 +200,9 @@ func (s *session) prepare(ctx context.Context) error {
 		}
 		return err
 	}
-	if early {
+	// A template may begin with the BOS that the server adds, which only a
+	// tokenizer can tell: the server's, where there is none here.
+	if d := &s.cfg.Dataset; early && (s.tok != nil || s.files == "" || d.SkipTemplate || d.Chat) {
 		return nil
 	}
 	s.cfg.Progress.enter("prompts", 0)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -10,22 +9,25 @@ import (
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/dataset/hub"
 	"github.com/servebench/servebench/tokenize"
+	"github.com/servebench/servebench/tokenize/chat"
 )
 
 // tools are what a data set of this run may use.
 func (s *session) tools(tok tokenize.Tokenizer, emit func(int, *dataset.Request) error) (t dataset.Tools, err error) {
-	t = dataset.Tools{Tokenizer: tok, Render: s.render(), Emit: emit}
+	t = dataset.Tools{Tokenizer: tok, Emit: emit}
+	if s.files != "" { // else no tokenizer says where a template is
+		render := s.template()
+		t.Render = func(prompt string) (string, error) { return render([]chat.Message{{Role: "user", Content: prompt}}) }
+		t.RenderMessages = func(raw json.RawMessage) (string, error) {
+			messages, err := messagesOf(raw)
+			if err != nil {
+				return "", err
+			}
+			return render(messages)
+		}
+	}
 	t.Hub, err = s.fetcher()
 	return t, err
-}
-
-// renderer renders a chat template around one user message.
-type renderer func(prompt string) (string, error)
-
-// openTemplate reads the chat template that lies beside a tokenizer; kwargs are
-// the template's own arguments.
-func openTemplate(tokenizer string, kwargs map[string]any) (renderer, error) {
-	return nil, errors.New("chat templates are not built in; want skip-chat-template, or a chat backend, where the server renders it")
 }
 
 // fetcher is where a data set of the hub comes from: the one that the environment
@@ -37,27 +39,46 @@ func (s *session) fetcher() (dataset.Fetcher, error) {
 	return hub.New(hub.FromEnv(os.Getenv))
 }
 
-// render opens the model's chat template when a data set first asks for it: one
-// that needs none must not fail for its lack. It is nil where no tokenizer says
-// where a template is.
-func (s *session) render() func(prompt string) (string, error) {
-	if s.files == "" {
-		return nil
-	}
-	open := sync.OnceValues(func() (renderer, error) {
-		var kwargs map[string]any
-		if len(s.cfg.TemplateKwargs) > 0 {
-			if err := json.Unmarshal(s.cfg.TemplateKwargs, &kwargs); err != nil {
-				return nil, fmt.Errorf("chat-template-kwargs: %w", err)
-			}
+// template opens the model's chat template when a data set first asks for it: one
+// that needs none must not fail for its lack. A call of what it returns is safe for
+// concurrent use.
+func (s *session) template() func([]chat.Message) (string, error) {
+	open := sync.OnceValues(func() (func([]chat.Message) (string, error), error) {
+		t, err := chat.Open(s.files)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or want --skip-chat-template, or a chat backend, where the server renders it", err)
 		}
-		return openTemplate(s.files, kwargs)
+		kwargs, err := chat.Kwargs(s.cfg.TemplateKwargs)
+		if err != nil {
+			return nil, fmt.Errorf("chat-template-kwargs: %w", err)
+		}
+		s.dated.Store(t.Dated())
+		return func(messages []chat.Message) (string, error) { return t.Render(messages, kwargs) }, nil
 	})
-	return func(prompt string) (string, error) {
+	return func(messages []chat.Message) (string, error) {
 		render, err := open()
 		if err != nil {
 			return "", err
 		}
-		return render(prompt)
+		return render(messages)
 	}
+}
+
+// messagesOf reads a chat of texts alone.
+func messagesOf(raw json.RawMessage) ([]chat.Message, error) {
+	var in []struct {
+		Role    string
+		Content *string
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return nil, fmt.Errorf("messages for the chat template: %w; want a list of role and content, both texts", err)
+	}
+	out := make([]chat.Message, len(in))
+	for i, m := range in {
+		if m.Content == nil {
+			return nil, fmt.Errorf("message %d for the chat template has no content; want a text", i)
+		}
+		out[i] = chat.Message{Role: m.Role, Content: *m.Content}
+	}
+	return out, nil
 }

@@ -468,21 +468,21 @@ func TestDecoderTableRefuses(t *testing.T) {
 	byteLevel := object{{"decoder", json.RawMessage(`{"type":"ByteLevel"}`)}}
 	fallback := object{{"decoder", json.RawMessage(gemmas)}}
 	for name, r := range map[string]resolved{
-		"another decoder": {rewritten: object{{"decoder", json.RawMessage(`{"type":"WordPiece"}`)}}, vocab: map[string]int{"a": 0}},
-		"none":            {vocab: map[string]int{"a": 0}},
-		"one id twice":    {rewritten: byteLevel, vocab: map[string]int{"a": 0, "b": 0}},
-		"far ids":         {rewritten: byteLevel, vocab: map[string]int{"a": 1 << 31}},
-		"negative ids":    {rewritten: byteLevel, vocab: map[string]int{"a": -1}},
-		"an empty token":  {rewritten: byteLevel, vocab: map[string]int{"": 0}},
+		"another decoder": {rewritten: object{{"decoder", json.RawMessage(`{"type":"WordPiece"}`)}}, ids: map[string]int{"a": 0}},
+		"none":            {ids: map[string]int{"a": 0}},
+		"one id twice":    {rewritten: byteLevel, ids: map[string]int{"a": 0, "b": 0}},
+		"far ids":         {rewritten: byteLevel, ids: map[string]int{"a": 1 << 31}},
+		"negative ids":    {rewritten: byteLevel, ids: map[string]int{"a": -1}},
+		"an empty token":  {rewritten: byteLevel, ids: map[string]int{"": 0}},
 		"negative added":  {rewritten: byteLevel, added: []addedToken{{ID: -1, Content: "a"}}},
-		"empty":           {rewritten: byteLevel, vocab: map[string]int{"a": 0}, added: []addedToken{{ID: 1}}},
-		"Rust's sign":     {rewritten: fallback, vocab: map[string]int{"<0x+1>": 0}},
+		"empty":           {rewritten: byteLevel, ids: map[string]int{"a": 0}, added: []addedToken{{ID: 1}}},
+		"Rust's sign":     {rewritten: fallback, ids: map[string]int{"<0x+1>": 0}},
 	} {
 		if newDecodeTable(r) != nil {
 			t.Errorf("%s: a table", name)
 		}
 	}
-	d := newDecodeTable(resolved{rewritten: byteLevel, vocab: map[string]int{"Ġa": 2}, added: []addedToken{{ID: 2, Content: "b c"}}})
+	d := newDecodeTable(resolved{rewritten: byteLevel, ids: map[string]int{"Ġa": 2}, added: []addedToken{{ID: 2, Content: "b c"}}})
 	if got := d.decode([]int{0, 2, 5}); got != "b c" {
 		t.Errorf("added token over the vocabulary's: %q, want %q", got, "b c")
 	}
