@@ -7,24 +7,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
-// SpecialTokens returns the special tokens by name ("bos_token") that transformers
-// gives to a chat template: those of its class, of tokenizer_config.json and of
-// special_tokens_map.json. path is what [Open] takes, but tokenizer.json need not
-// exist. It works in every build.
+// SpecialTokens returns the special tokens by name ("bos_token", "image_token")
+// that transformers gives to a chat template (special_tokens_map): those of its
+// class, of tokenizer_config.json and of special_tokens_map.json. path is what
+// [Open] takes, but tokenizer.json need not exist. It works in every build.
 func SpecialTokens(path string) (map[string]string, error) {
-	marks, err := specialTokens(path)
+	tokens, err := specialTokens(path)
 	if err != nil {
 		return nil, fmt.Errorf("read special tokens: %w", err)
 	}
-	return marks.named, nil
+	return tokens, nil
 }
 
-func specialTokens(path string) (specials, error) {
+func specialTokens(path string) (map[string]string, error) {
 	stat, err := os.Stat(path)
 	if err != nil {
-		return specials{}, err
+		return nil, err
 	}
 	if stat.IsDir() {
 		path = filepath.Join(path, fileName)
@@ -38,8 +40,41 @@ func specialTokens(path string) (specials, error) {
 		)
 	}
 	if err != nil {
-		return specials{}, err
+		return nil, err
 	}
+	marks, err := namedTokens(f)
+	if err != nil {
+		return nil, err
+	}
+	tokens := marks.named
+	addOwnNames(tokens, f.config)
+	if f.config.get("added_tokens_decoder") == nil {
+		addOwnNames(tokens, f.specialMap)
+	}
+	return tokens, nil
+}
+
+// addOwnNames adds the tokens under a model's own names, which specials keeps
+// without the names. What is no token has been refused before.
+func addOwnNames(tokens map[string]string, config object) {
+	add := func(o object) {
+		for _, m := range o {
+			token, ok, err := tokenText(m.value)
+			if err == nil && ok && !slices.Contains(attributes, m.key) {
+				tokens[m.key] = token
+			}
+		}
+	}
+	add(slices.DeleteFunc(slices.Clone(config), func(m member) bool {
+		return !strings.HasSuffix(m.key, "_token") || strings.HasPrefix(m.key, "add_")
+	}))
+	var named object
+	if json.Unmarshal(config.get("extra_special_tokens"), &named) == nil {
+		add(named)
+	}
+}
+
+func namedTokens(f folder) (specials, error) {
 	_, info, _, err := classOf(f, source{})
 	if err != nil {
 		return specials{}, err
@@ -50,7 +85,7 @@ func specialTokens(path string) (specials, error) {
 	}
 	// The pad token may stand in tokenizer.json alone, which is read for it only.
 	var src source
-	document, err := readFile(path)
+	document, err := readFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return marks, nil
 	}
@@ -58,7 +93,7 @@ func specialTokens(path string) (specials, error) {
 		err = json.Unmarshal(document, &src.document)
 	}
 	if err != nil {
-		return marks, fmt.Errorf("%s: %w", path, err)
+		return marks, fmt.Errorf("%s: %w", f.path, err)
 	}
 	padFromFile(&marks, f, info, src)
 	return marks, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // getAttribute is of.name: an attribute before an item, as the sandbox's getattr.
@@ -262,35 +263,53 @@ func (e *slice) of(s scope, of any) (any, error) {
 	if step == 0 {
 		return nil, errors.New("slice step cannot be zero")
 	}
+	step = max(-maxRead, min(maxRead, step)) // no more than any length, so that no sum overflows
 	if isText {
 		return sliceText(s, whole, bounds, step)
 	}
-	at, err := indices(len(seq.items), bounds, step)
+	start, stop, err := span(len(seq.items), bounds, step)
 	if err != nil {
 		return nil, err
 	}
-	out := &sequence{kind: seq.kind, items: make([]any, 0, len(at))}
-	for _, i := range at {
+	out := &sequence{kind: seq.kind, items: []any{}}
+	for i := start; before(i, stop, step); i += step {
 		out.items = append(out.items, seq.items[i])
 	}
-	return out, s.spend(len(at))
+	return out, s.spend(len(out.items))
 }
 
 func sliceText(s scope, whole string, bounds [3]any, step int) (any, error) {
 	if err := s.make(len(whole)); err != nil {
 		return nil, err
 	}
-	runes := []rune(whole)
-	at, err := indices(len(runes), bounds, step)
+	start, stop, err := span(utf8.RuneCountInString(whole), bounds, step)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]rune, len(at))
-	for i, j := range at {
-		out[i] = runes[j]
+	if step == 1 {
+		return whole[offset(whole, start):offset(whole, max(start, stop))], nil
 	}
-	return string(out), s.spend(len(at) / 64)
+	var out []rune
+	runes := []rune(whole)
+	for i := start; before(i, stop, step); i += step {
+		out = append(out, runes[i])
+	}
+	return string(out), nil
 }
+
+// offset is where code point n begins.
+func offset(text string, n int) int {
+	for i := range text {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(text)
+}
+
+// before says that a slice has not come to its end.
+func before(i, stop, step int) bool { return step > 0 && i < stop || step < 0 && i > stop }
 
 // bound reads an index of a slice; None is the default.
 func bound(v any, byDefault int) (int, error) {
@@ -304,8 +323,9 @@ func bound(v any, byDefault int) (int, error) {
 	return n, nil
 }
 
-// indices lists the places that a slice takes, as Python's slice.indices.
-func indices(n int, bounds [3]any, step int) ([]int, error) {
+// span says where a slice of n values starts and stops, as Python's
+// slice.indices.
+func span(n int, bounds [3]any, step int) (start, stop int, err error) {
 	low, high := 0, n
 	if step < 0 {
 		low, high = -1, n-1
@@ -320,24 +340,11 @@ func indices(n int, bounds [3]any, step int) ([]int, error) {
 		}
 		return max(low, min(high, i)), nil
 	}
-	first, last := low, high
+	start, stop = low, high
 	if step < 0 {
-		first, last = high, low
+		start, stop = high, low
 	}
-	start, err := place(bounds[0], first)
-	if err != nil {
-		return nil, err
-	}
-	stop, err := place(bounds[1], last)
-	if err != nil {
-		return nil, err
-	}
-	var at []int
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		at = append(at, i)
-		if step > 0 && i > stop-step || step < 0 && i < stop-step {
-			break // the next step would overflow or end
-		}
-	}
-	return at, nil
+	start, err1 := place(bounds[0], start)
+	stop, err2 := place(bounds[1], stop)
+	return start, stop, errors.Join(err1, err2)
 }

@@ -83,15 +83,15 @@ func (t *Template) Render(messages []Message, kwargs map[string]any) (text strin
 	if now == nil {
 		now = time.Now
 	}
-	text, err = p.render(variables, now)
+	text, err = p.render(variables, &run{now: now, maxSteps: maxSteps})
 	if err != nil {
 		return "", fmt.Errorf("render chat template: %w", err)
 	}
 	return text, nil
 }
 
-func (p *program) render(variables map[string]any, now func() time.Time) (string, error) {
-	out := &sink{run: &run{now: now}}
+func (p *program) render(variables map[string]any, r *run) (string, error) {
+	out := &sink{run: r}
 	names := exec.NewContext(globals).Inherit()
 	for name, v := range variables {
 		names.Set(name, v)
@@ -106,7 +106,10 @@ func (p *program) render(variables map[string]any, now func() time.Time) (string
 	if own, ok := errors.AsType[*lineError](err); ok {
 		err = own
 	}
-	return out.Builder.String(), err
+	if err != nil {
+		return "", err
+	}
+	return out.Builder.String(), nil
 }
 
 // arguments sorts kwargs as apply_chat_template does: some are its own, the rest

@@ -34,7 +34,7 @@ func renderSource(source string, variables map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.render(variables, renderPy)
+	return p.render(variables, &run{now: renderPy, maxSteps: maxSteps})
 }
 
 func constructs(t testing.TB) map[string]string {
@@ -57,9 +57,13 @@ func constructVariables(t testing.TB) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	variables, err := Kwargs(data)
+	v, err := decode(data)
 	if err != nil {
 		t.Fatal(err)
+	}
+	variables := map[string]any{}
+	for i, name := range v.(*dict).keys {
+		variables[name.(string)] = v.(*dict).values[i]
 	}
 	return variables
 }

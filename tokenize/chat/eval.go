@@ -477,29 +477,29 @@ keywords:
 	return values, nil
 }
 
-// or returns v, or the default where v is missing.
+// or returns v, or the default where v is missing. A bool is an int, a Markup a
+// string.
 func or[T any](v any, byDefault T) (T, error) {
 	if v == (missing{}) {
 		return byDefault, nil
 	}
+	switch any(byDefault).(type) {
+	case int:
+		if n, ok := asInt(v); ok {
+			v = n
+		}
+	case string:
+		if t, ok := text(v); ok {
+			v = t
+		}
+	}
 	if t, ok := v.(T); ok {
 		return t, nil
-	}
-	if t, ok := any(byDefault).(int); ok {
-		if n, ok := asInt(v); ok {
-			t = n
-			return any(t).(T), nil
-		}
-	}
-	if m, ok := v.(markup); ok {
-		if t, ok := any(string(m)).(T); ok {
-			return t, nil
-		}
 	}
 	if err := isSet(v); err != nil {
 		return byDefault, err
 	}
-	return byDefault, fmt.Errorf("want a %s as argument, got a %s", typeName(any(byDefault)), typeName(v))
+	return byDefault, fmt.Errorf("want a %s as argument, got a %s", typeName(byDefault), typeName(v))
 }
 
 // flag returns the truth of v, or the default where v is missing.

@@ -218,9 +218,16 @@ func Kwargs(object []byte) (map[string]any, error) {
 	kwargs := make(map[string]any, len(d.keys))
 	for i, key := range d.keys {
 		kwargs[key.(string)] = d.values[i]
+		if f, ok := d.values[i].(float64); ok {
+			kwargs[key.(string)] = exact(f)
+		}
 	}
 	return kwargs, nil
 }
+
+// exact is a float that was written as one: fromGo takes a float64 for an integer
+// where it can.
+type exact float64
 
 // decode is Python's json.loads.
 func decode(data []byte) (any, error) {
@@ -314,6 +321,8 @@ func fromGo(v any) (any, error) {
 			return int(v), nil
 		}
 		return v, nil
+	case exact:
+		return float64(v), nil
 	case json.Number:
 		return decodeNumber(v)
 	case json.RawMessage:

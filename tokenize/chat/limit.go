@@ -11,9 +11,9 @@ import (
 
 const (
 	maxOutput = 64 << 20 // bytes of one text: the output or any string made on the way
-	maxSteps  = 1 << 25  // operations of one rendering, each under a microsecond
+	maxSteps  = 1 << 24  // operations of one rendering, some 10 million a second
 	maxMade   = 1 << 30  // bytes of all text made in one rendering
-	maxRead   = 16 << 30 // bytes of all text read or searched in one rendering
+	maxRead   = 2 << 30  // bytes of all text read or searched in one rendering
 	maxDepth  = 10_000   // of evaluation inside evaluation, macros and nested values included
 	maxBlocks = 200      // of blocks inside each other
 	maxRange  = 100_000  // the sandbox's own limit to range()
@@ -23,6 +23,7 @@ const (
 type run struct {
 	steps, bytesMade, bytesRead int
 	depth                       int
+	maxSteps                    int
 	now                         func() time.Time
 }
 
@@ -39,8 +40,8 @@ var errTooLong = fmt.Errorf("text of more than %d MiB", maxOutput>>20)
 
 // spend counts n operations.
 func (r *run) spend(n int) error {
-	if r.steps += n; r.steps > maxSteps {
-		return fmt.Errorf("more than %d operations", maxSteps)
+	if r.steps += n; r.steps > r.maxSteps {
+		return fmt.Errorf("more than %d operations", r.maxSteps)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (f *forStatement) rounds(r *exec.Renderer, all []any, depth int) (ended boo
 		l.at = i
 		s := scopeOf(r.Inherit())
 		s.Environment.Context.Set("loop", variable)
-		if err := s.enter(); err != nil {
+		if err := errors.Join(s.enter(), s.spend(roundCost)); err != nil {
 			return ended, atLine(f.at.Line, err)
 		}
 		if err := f.target.assign(s, item); err != nil {
@@ -122,6 +122,9 @@ func (f *forStatement) rounds(r *exec.Renderer, all []any, depth int) (ended boo
 	}
 	return ended, nil
 }
+
+// roundCost is what a round costs beside its body, for its scope, in operations.
+const roundCost = 3
 
 // filtered lists what the loop runs over.
 func (f *forStatement) filtered(r *exec.Renderer, v any) ([]any, error) {

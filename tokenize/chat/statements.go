@@ -53,11 +53,14 @@ func init() { // bodies hold statements
 func (t *statements) Get(tag string) (parser.ControlStructureParser, bool) {
 	read, ok := readers[tag]
 	return func(p, args *parser.Parser) (nodes.ControlStructure, error) {
+		b := &block{tag: tag, at: args.Current(), in: t}
+		if b.at.Line == 0 { // a tag without arguments: what follows it knows its line
+			b.at = p.Current()
+		}
 		if t.depth++; t.depth > maxBlocks {
-			return nil, fmt.Errorf("more than %d blocks inside each other", maxBlocks)
+			return nil, atLine(b.at.Line, fmt.Errorf("more than %d blocks inside each other", maxBlocks))
 		}
 		defer func() { t.depth-- }()
-		b := &block{tag: tag, at: args.Current(), in: t}
 		statement, err := read(b, p, &expressions{Parser: args, in: t})
 		return statement, atLine(b.at.Line, err)
 	}, ok

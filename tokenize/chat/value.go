@@ -277,6 +277,9 @@ func repr(s scope, b *strings.Builder, v any) error {
 		return err
 	}
 	defer s.leave()
+	if b.Len() > maxOutput {
+		return errTooLong
+	}
 	switch v := v.(type) {
 	case nil:
 		b.WriteString("None")
