@@ -22,7 +22,7 @@ type words struct{ remote bool }
 func (w words) Vocabulary() (tokenize.Vocabulary, bool) {
 	return tokenize.Vocabulary{Size: 3}, !w.remote
 }
-func (words) Decode(context.Context, []int) (string, error) { return "", fmt.Errorf("not used") }
+func (words) Decode(context.Context, []int) (string, error) { return "<bos>", nil }
 func (words) Encode(_ context.Context, text string, special bool) (ids []int, err error) {
 	if special {
 		ids = append(ids, 1)

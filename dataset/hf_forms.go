@@ -424,7 +424,7 @@ func promptOf(v any) (hubItem, error) {
 	for n := len(out.messages); n > 0 && out.messages[n-1].Role == "assistant"; n-- {
 		out.messages = out.messages[:n-1]
 	}
-	if !slices.ContainsFunc(out.messages, func(m hubMessage) bool { return m.Role == "user" && m.Content != "" }) {
+	if !slices.ContainsFunc(out.messages, hubMessage.asks) {
 		out.skip = skipEmpty
 	}
 	return out, nil
