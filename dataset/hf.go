@@ -398,22 +398,24 @@ func (h *hubSampler) warmups(ctx context.Context, set *Set, next func() (hubRow,
 	}
 	h.skipped = before // only of the timed ones is reported
 	var out []Request
-	for _, m := range more {
-		out = append(out, m.request)
-	}
-	if salted := h.spec.Warmups - len(out); salted > 0 {
-		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", h.spec.Path, salted)
-	}
-	for i := 0; len(out) < h.spec.Warmups; i++ {
-		it := timed[i%len(timed)].item.salted(fmt.Sprintf("Warm-up %d: ", i+1))
-		m, err := h.request(ctx, it)
-		if err != nil {
-			return nil, err
+	for i, m := range warmRows(h.spec, set, timed, more) {
+		if i >= len(more) {
+			again, err := h.request(ctx, m.item)
+			if err != nil {
+				return nil, err
+			}
+			again.request.OutputTokens = m.request.OutputTokens
+			m = again
 		}
-		m.request.OutputTokens = timed[i%len(timed)].request.OutputTokens
 		out = append(out, m.request)
 	}
 	return out, nil
+}
+
+// salted changes the item alone: its request is to be made again.
+func (m sampled) salted(salt string) sampled {
+	m.item = m.item.salted(salt)
+	return m
 }
 
 // salted puts a text in front of the prompt, that of the first message in a chat.
