@@ -212,22 +212,7 @@ func loadMedia(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := newMemory(s, s.Prompts)
-	set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts, func(i int, r *Request) error {
-		seen.note(i, *r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, r)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), s.Warmups, nil)
-	})
-	set.Warnings = append(set.Warnings, gen.doubts()...)
-	return set, err
+	return s.generate(ctx, set, gen, t.Emit, s.Warmups)
 }
 
 func (s Spec) mediaMaker(tok tokenize.Tokenizer, name *string) (generator, error) {
@@ -259,10 +244,7 @@ func (g *mediaPrompts) prompts(ctx context.Context, seed uint64, n int, emit fun
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.input, n)
 	starts := g.starts(rng.Integers(0, g.size, n))
-	var prefix []int
-	if g.spec.PrefixLen > 0 {
-		prefix = pick(rng, g.allowed, g.spec.PrefixLen)
-	}
+	prefix := pick(rng, g.allowed, g.spec.PrefixLen)
 	// Used for one attempt at a time, padding draws no more than it hands out.
 	a := adjuster{tok: g.tok, padding: padding{rng: rng, size: g.size}}
 	prefix, err := a.adjustPrefix(ctx, prefix)

@@ -73,19 +73,15 @@ func loadPrefixes(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	set.Python = nprand.NewPython(s.Seed)
 	place := s.places(n, set.Python)
 	seen := newMemory(s, n)
+	emit := seen.before(t.Emit)
 	set.Numpy = nprand.NewLegacy(uint32(s.Seed))
 	timed, err := s.prefixMaker(t.Tokenizer, uint64(s.Seed), set.Numpy, &set.Generator)
 	if err != nil {
 		return nil, err
 	}
 	err = s.joinAll(ctx, timed, per, n, func(k int, r Request) error {
-		i := place[k]
-		set.Requests[i] = r
-		seen.note(i, r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, &set.Requests[i])
+		set.Requests[place[k]] = r
+		return emit(place[k], &set.Requests[place[k]])
 	})
 	if err != nil {
 		return nil, err
@@ -314,11 +310,3 @@ func (m *wordParts) join(ctx context.Context, k int, prefix, _ part) (Request, e
 }
 
 func (m *wordParts) excess() int { return int(m.off.Load()) }
-
-// vocabularyOf is what tok tells of its vocabulary; it may be nil.
-func vocabularyOf(tok tokenize.Tokenizer) (v tokenize.Vocabulary, known bool) {
-	if tok == nil {
-		return v, false
-	}
-	return tok.Vocabulary()
-}
