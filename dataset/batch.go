@@ -66,7 +66,7 @@ func (s Spec) validateRerank(bad *problems) {
 	bad.whole("num-prompts", int64(s.Prompts), int64(least), maxCount)
 	bad.whole("random-input-len", int64(s.InputLen), 1, maxLen)
 	bad.ratio("input", s.RangeRatio.Input)
-	bad.noFile(s, "random-rerank")
+	bad.noFile(s)
 	if s.NoReranker && s.BatchSize < least {
 		bad.addf("random-batch-size: %d is the query alone; want 2 or more with no-reranker", max(1, s.BatchSize))
 	}

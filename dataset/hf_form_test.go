@@ -98,7 +98,7 @@ func TestHubFormsAreVLLMs(t *testing.T) {
 		var got [][3]any
 		for _, r := range set.Requests {
 			got = append(got, [3]any{r.Prompt, float64(r.InputTokens), float64(r.OutputTokens)})
-			if image != (len(r.Parts) == 1) || image && !strings.HasPrefix(string(r.Parts[0]), `{"image_url":{"url":"data:image/png;base64,iVBOR`) {
+			if image != (len(r.Parts) == 1) || image && !strings.HasPrefix(string(r.Parts[0]), `{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBOR`) {
 				t.Errorf("case %d, %s: parts %s", i, c.Name, r.Parts)
 			}
 		}

@@ -144,16 +144,10 @@ func parseImageRow(object map[string]json.RawMessage) (row imageRow, err error) 
 }
 
 func jsonList(key string, raw json.RawMessage) (list []json.RawMessage, err error) {
-	if raw[0] != '[' {
-		return nil, fmt.Errorf("%s is %s; want a list", key, jsonKind(raw))
+	if list, err = parseList(raw, key); err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s is empty; want one item at least", key)
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s is empty; want one item at least", key)
-	}
-	return list, nil
+	return list, err
 }
 
 func imageText(key string, raw json.RawMessage) (string, error) {

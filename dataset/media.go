@@ -23,22 +23,12 @@ const (
 )
 
 func (s Spec) validateMedia(bad *problems) {
-	bad.whole("num-prompts", int64(s.Prompts), 1, maxCount)
-	bad.whole("random-input-len", int64(s.InputLen), 0, maxLen)
-	bad.whole("random-output-len", int64(s.OutputLen), 0, maxLen)
-	bad.whole("random-prefix-len", int64(s.PrefixLen), 0, maxLen)
-	bad.ratio("input", s.RangeRatio.Input)
-	bad.ratio("output", s.RangeRatio.Output)
-	bad.noFile(s, "random-mm")
+	bad.lengths(s)
 	if s.BatchSize > 1 {
 		bad.addf("random-batch-size: %d prompts cannot share a request with images; want 1", s.BatchSize)
 	}
 	if s.TokenIDs {
 		bad.addf("prompt-form: a chat with images cannot be token ids; want text")
-	}
-	if total := int64(s.Prompts+s.Warmups) * (int64(s.PrefixLen) + int64(s.InputLen)); total > maxTokens {
-		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
-			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
 	}
 	s.Media.validate(bad)
 }

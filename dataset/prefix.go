@@ -18,7 +18,7 @@ func (s Spec) validatePrefixes(bad *problems) {
 	bad.whole("prefix-repetition-suffix-len", int64(s.SuffixLen), 0, maxLen)
 	bad.whole("prefix-repetition-num-prefixes", int64(s.Prefixes), 1, maxCount)
 	bad.whole("prefix-repetition-output-len", int64(s.OutputLen), 1, maxLen)
-	bad.noFile(s, "prefix_repetition")
+	bad.noFile(s)
 	if len(*bad) > before {
 		return // the sums below would judge nonsense
 	}
@@ -32,13 +32,6 @@ func (s Spec) validatePrefixes(bad *problems) {
 	if total := int64(s.Prompts+s.Warmups) * int64(length); total > maxTokens {
 		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or shorter ones",
 			s.Prompts+s.Warmups, length, total, int64(maxTokens))
-	}
-}
-
-// noFile refuses a path where prompts are made and not read.
-func (p *problems) noFile(s Spec, kind string) {
-	if s.Path != "" {
-		p.addf("dataset-path: a %s data set takes no file; want none or dataset-name custom", kind)
 	}
 }
 
