@@ -398,7 +398,7 @@ func (h *hubSampler) warmups(ctx context.Context, set *Set, next func() (hubRow,
 	}
 	h.skipped = before // only of the timed ones is reported
 	var out []Request
-	for i, m := range warmRows(h.spec, set, timed, more) {
+	for i, m := range warmRows(h.spec, set, timed, more, sampled.salted) {
 		if i >= len(more) {
 			again, err := h.request(ctx, m.item)
 			if err != nil {

@@ -71,7 +71,7 @@ func loadImages(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, err
 	}
 	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		rows := warmRows(s, set, timed, rest)
+		rows := warmRows(s, set, timed, rest, imageRow.salted)
 		warm := make([]Request, len(rows))
 		return warm, each(ctx, warm, nil, func(ctx context.Context, i int, r *Request) (err error) {
 			*r, err = m.request(ctx, rows[i])

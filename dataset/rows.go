@@ -95,19 +95,19 @@ func (p *prompter) addWarmups(ctx context.Context, set *Set, timed, rest []row) 
 				unsent = append(unsent, r)
 			}
 		}
-		return p.requests(ctx, warmRows(p.spec, set, timed, unsent))
+		return p.requests(ctx, warmRows(p.spec, set, timed, unsent, row.salted))
 	})
 }
 
-// warmRows takes rows of rest, and copies of timed ones behind a short text of
-// their own where there are too few.
-func warmRows[T interface{ salted(salt string) T }](s Spec, set *Set, timed, rest []T) []T {
+// warmRows takes rows of rest, and copies of timed ones where there are too few:
+// salted puts a short text of their own in front.
+func warmRows[T any](s Spec, set *Set, timed, rest []T, salted func(row T, salt string) T) []T {
 	warm := slices.Clip(rest[:min(len(rest), s.Warmups)])
-	if salted := s.Warmups - len(warm); salted > 0 {
-		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, salted)
+	if missing := s.Warmups - len(warm); missing > 0 {
+		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, missing)
 	}
 	for i := 0; len(warm) < s.Warmups; i++ {
-		warm = append(warm, timed[i%len(timed)].salted(fmt.Sprintf("Warm-up %d: ", i+1)))
+		warm = append(warm, salted(timed[i%len(timed)], fmt.Sprintf("Warm-up %d: ", i+1)))
 	}
 	return warm
 }

@@ -485,10 +485,9 @@ func or[T any](v any, byDefault T) (T, error) {
 	if t, ok := v.(T); ok {
 		return t, nil
 	}
-	if t, ok := any(byDefault).(int); ok {
+	if _, ok := any(byDefault).(int); ok {
 		if n, ok := asInt(v); ok {
-			t = n
-			return any(t).(T), nil
+			return any(n).(T), nil
 		}
 	}
 	if m, ok := v.(markup); ok {
