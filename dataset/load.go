@@ -86,8 +86,8 @@ type Tools struct {
 	// Emit, if set, is called once for each timed request as soon as it is
 	// final, from several goroutines and in any order, but for request 0, which
 	// is always begun first (not in prefix_repetition, which makes prompts in
-	// another order than it sends them). It may take the prompt out of the request: the
-	// texts of a large random set are then never in memory together.
+	// another order than it sends them). It may take the prompt out of the request:
+	// the texts of a large random set are then never in memory together.
 	Emit func(i int, r *Request) error
 }
 
