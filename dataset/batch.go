@@ -25,51 +25,24 @@ func (p *problems) warmupBatches(s Spec) {
 	}
 }
 
-// loadBatches is a random set for embeddings: Spec.BatchSize prompts a request,
-// fewer in the last one.
-func loadBatches(ctx context.Context, s Spec, t Tools) (*Set, error) {
-	if s.BatchSize <= 1 {
-		return loadRandom(ctx, s, t)
-	}
-	set := &Set{Synthetic: true}
-	gen, err := s.generator(t.Tokenizer, &set.Generator)
-	if err != nil {
-		return nil, err
-	}
-	count := (s.Prompts + s.BatchSize - 1) / s.BatchSize
-	seen := newMemory(s, count)
-	set.Requests, err = batches(ctx, gen, uint64(s.Seed), s.Prompts, s.BatchSize, func(i int, r *Request) error {
-		seen.note(i, *r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, r)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		return batches(ctx, gen, derive("warmup", uint64(s.Seed)), s.Warmups*s.BatchSize, s.BatchSize, nil)
-	})
-	if err != nil {
-		return nil, err
-	}
-	set.Warnings = append(set.Warnings, gen.doubts()...)
-	return set, nil
+// batches makes requests of size prompts each, fewer in the last one.
+type batches struct {
+	generator
+	size int
 }
 
-// batches makes n prompts and calls emit, if not nil, for each batch of size
-// prompts as soon as its last one is made.
-func batches(ctx context.Context, gen generator, seed uint64, n, size int, emit func(int, *Request) error) ([]Request, error) {
-	reqs := make([]Request, (n+size-1)/size)
+// prompts makes n prompts, and calls emit, if not nil, for each batch as soon as
+// its last one is made.
+func (b batches) prompts(ctx context.Context, seed uint64, n int, emit func(int, *Request) error) ([]Request, error) {
+	reqs := make([]Request, (n+b.size-1)/b.size)
 	missing, tokens := make([]atomic.Int64, len(reqs)), make([]atomic.Int64, len(reqs))
 	for i := range reqs {
-		reqs[i].Texts = make([]string, min(size, n-i*size))
+		reqs[i].Texts = make([]string, min(b.size, n-i*b.size))
 		missing[i].Store(int64(len(reqs[i].Texts)))
 	}
-	_, err := gen.prompts(ctx, seed, n, func(i int, r *Request) error {
-		at := i / size
-		reqs[at].Texts[i%size] = r.Prompt
+	_, err := b.generator.prompts(ctx, seed, n, func(i int, r *Request) error {
+		at := i / b.size
+		reqs[at].Texts[i%b.size] = r.Prompt
 		r.Prompt = ""
 		tokens[at].Add(int64(r.InputTokens))
 		if missing[at].Add(-1) > 0 {
@@ -93,7 +66,7 @@ func (s Spec) validateRerank(bad *problems) {
 	bad.whole("num-prompts", int64(s.Prompts), int64(least), maxCount)
 	bad.whole("random-input-len", int64(s.InputLen), 1, maxLen)
 	bad.ratio("input", s.RangeRatio.Input)
-	bad.noFile(s, "random-rerank")
+	bad.noFile(s)
 	if s.NoReranker && s.BatchSize < least {
 		bad.addf("random-batch-size: %d is the query alone; want 2 or more with no-reranker", max(1, s.BatchSize))
 	}

@@ -34,13 +34,6 @@ func (s Spec) validateSpeedBench(bad *problems) {
 	}
 }
 
-// rows checks the number of prompts of a set where none means all.
-func (p *problems) rows(s Spec) {
-	if s.Prompts > maxCount {
-		p.whole("num-prompts", int64(s.Prompts), 0, maxCount)
-	}
-}
-
 // loadSpecBench is vLLM's SpecBench: the first turn of each question. vLLM gives
 // it neither --seed nor --skip-chat-template: the order is always that of seed 0,
 // the template always rendered.

@@ -40,11 +40,8 @@ type burst struct{ input, output int }
 // used. The prompt of request i is the ids i, i+1, ... of the vocabulary, special
 // ones too, round its end, decoded; nobody looks at what that encodes to.
 func loadBurstGPT(ctx context.Context, s Spec, t Tools) (*Set, error) {
-	vocab, ok := tokenize.Vocabulary{}, false
-	if t.Tokenizer != nil {
-		vocab, ok = t.Tokenizer.Vocabulary()
-	}
-	if !ok || vocab.Size < 1 {
+	vocab, known := vocabularyOf(t.Tokenizer)
+	if !known || vocab.Size < 1 {
 		return nil, errors.New("tokenizer: burstgpt makes its prompts of the model's vocabulary, and none is known; want a local tokenizer")
 	}
 	set := &Set{Generator: "burstgpt-ids", Synthetic: true}

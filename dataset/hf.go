@@ -31,7 +31,7 @@ func loadHub(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		}
 	}
 	h := &hubSampler{spec: s, tools: t, form: form, files: files, skipped: map[string]int{}}
-	if err := h.check(set); err != nil {
+	if err := h.open(set); err != nil {
 		return nil, err
 	}
 	next, stop := iter.Pull2(h.order())
@@ -53,6 +53,7 @@ func loadHub(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if why := h.reasons(); why != "" {
 		set.warnf("%s: rows were left out%s", s.Path, why)
 	}
+	h.warn(set)
 	s.oversample(set, s.Prompts)
 	return set, nil
 }
@@ -92,6 +93,7 @@ func (s Spec) guessForm(files *hubFiles, set *Set) (hubForm, error) {
 
 // hubSampler makes requests of rows.
 type hubSampler struct {
+	*prompter
 	spec    Spec
 	tools   Tools
 	form    hubForm
@@ -106,8 +108,8 @@ type sampled struct {
 	request Request
 }
 
-// check finds out whether all is there that the form needs.
-func (h *hubSampler) check(set *Set) error {
+// open finds out whether all is there that the form needs, and takes a prompter.
+func (h *hubSampler) open(set *Set) (err error) {
 	s, f := h.spec, h.form
 	switch {
 	case h.tools.Tokenizer == nil && s.TokenIDs:
@@ -116,10 +118,17 @@ func (h *hubSampler) check(set *Set) error {
 		return fmt.Errorf("dataset-path: rows of %s are chosen by their lengths, which needs a tokenizer; want one", s.Path)
 	case h.tools.Tokenizer == nil && h.counts():
 		return fmt.Errorf("hf-output-len: %s asks for as many tokens as its answers have, which needs a tokenizer; want one, or a number of tokens", s.Path)
-	case f.template && !s.Chat && !s.SkipTemplate && h.tools.Render == nil:
-		return fmt.Errorf("dataset-path: %s renders the model's chat template around each prompt, and none is there; want --skip-chat-template, or a chat backend", s.Path)
 	case len(s.Hub.PromptColumn) > 0 && s.OutputLen == -1 && f.output > 0:
 		set.warnf("%s: %d tokens are asked for in each request; --hf-output-len or --hf-output-column says otherwise", s.Path, f.output)
+	}
+	// Rows that are chosen by their lengths are so by those of what the model
+	// sees: on chat the template is rendered for the count in any case.
+	s.SkipTemplate = !f.template || s.SkipTemplate && !(s.Chat && f.limit.always)
+	if h.prompter, err = newPrompter(s, h.tools, h.limits()); err != nil {
+		return err
+	}
+	if !h.local && h.counts() {
+		h.workers = countWorkers
 	}
 	return nil
 }
@@ -259,16 +268,26 @@ func (h *hubSampler) make(ctx context.Context, places []hubRow, cells []hubCells
 	at := func(i int, err error) error {
 		return fmt.Errorf("%s: row %d: %w", h.files.at(places[i].shard), places[i].row, err)
 	}
-	items := make([]hubItem, len(places))
+	items, first := make([]hubItem, len(places)), -1
 	for i := range places {
-		var err error
-		if items[i], err = h.form.item(h.spec, cells[i]); err != nil {
+		it, err := h.form.item(h.spec, cells[i])
+		if err != nil {
 			return nil, at(i, err)
 		}
-		cells[i] = nil
+		if it.skip == "" && it.prompt == "" && len(it.messages) == 0 {
+			it.skip = skipEmpty
+		}
+		if items[i], cells[i] = it, nil; it.skip == "" && first < 0 {
+			first = i
+		}
+	}
+	if first >= 0 {
+		if err := h.learn(ctx, h.plain(items[first])); err != nil {
+			return nil, at(first, err)
+		}
 	}
 	out := make([]sampled, len(places))
-	err := parallel(ctx, h.workers(), len(places), func(ctx context.Context, i int) (err error) {
+	err := parallel(ctx, h.workers, len(places), func(ctx context.Context, i int) (err error) {
 		if out[i], err = h.request(ctx, items[i]); err != nil {
 			return at(i, err)
 		}
@@ -277,52 +296,21 @@ func (h *hubSampler) make(ctx context.Context, places []hubRow, cells []hubCells
 	return out, err
 }
 
-// local reports whether counting costs no call to a server.
-func (h *hubSampler) local() bool {
-	if h.tools.Tokenizer == nil {
-		return false
-	}
-	_, local := h.tools.Tokenizer.Vocabulary()
-	return local
-}
-
-func (h *hubSampler) workers() int {
-	if h.tools.Tokenizer != nil && !h.local() && (h.spec.TokenIDs || h.counts()) {
-		return countWorkers
-	}
-	return cores()
-}
-
 // request makes the request of an item, or gives a reason why not.
 func (h *hubSampler) request(ctx context.Context, it hubItem) (sampled, error) {
-	s := h.spec
-	if it.skip == "" && it.prompt == "" && len(it.messages) == 0 {
-		it.skip = skipEmpty
-	}
 	if it.skip != "" {
 		return sampled{item: it}, nil
 	}
-	r := Request{Prompt: it.prompt, Parts: it.parts, OutputTokens: s.OutputLen}
-	counted, err := h.fill(&r, it)
+	r, theirs, err := h.send(ctx, it)
 	if err != nil {
 		return sampled{}, err
 	}
-	var tokens []int
-	if h.local() || s.TokenIDs || h.limits() {
-		tokens, err = h.tools.Tokenizer.Encode(ctx, counted, true)
-	}
-	if err != nil {
-		return sampled{}, fmt.Errorf("encode prompt: %w", err)
-	}
-	r.InputTokens = len(tokens)
-	if s.TokenIDs {
-		r.Prompt, r.Tokens = "", tokens
-	}
-	if r.OutputTokens == -1 {
+	r.Parts = it.parts
+	if r.OutputTokens = h.spec.OutputLen; r.OutputTokens == -1 {
 		r.OutputTokens = h.form.output
 	}
 	if r.OutputTokens == 0 {
-		answer, err := h.tools.Tokenizer.Encode(ctx, it.answer, !h.form.bare)
+		answer, err := h.tok.Encode(ctx, it.answer, !h.form.bare)
 		if err != nil {
 			return sampled{}, fmt.Errorf("encode answer: %w", err)
 		}
@@ -330,78 +318,74 @@ func (h *hubSampler) request(ctx context.Context, it hubItem) (sampled, error) {
 			it.skip = skipAnswer
 		}
 	}
-	if h.limits() && !h.form.limit.allows(r.InputTokens, r.OutputTokens) {
+	if h.limits() && !h.form.limit.allows(theirs, r.OutputTokens) {
 		it.skip = cmp.Or(it.skip, skipLength)
 	}
 	return sampled{it, r}, nil
 }
 
-// fill puts the item into the request as its endpoint wants it, and returns the
-// text to count.
-func (h *hubSampler) fill(r *Request, it hubItem) (counted string, err error) {
-	s := h.spec
-	messages := it.messages
-	if len(messages) == 0 {
-		messages = []hubMessage{{"user", it.prompt}}
+// send makes the prompt of an item, as its endpoint wants it.
+func (h *hubSampler) send(ctx context.Context, it hubItem) (r Request, theirs int, err error) {
+	if len(it.messages) == 0 {
+		return h.prompter.request(ctx, it.prompt)
 	}
-	raw, err := json.Marshal(messages)
+	raw, err := json.Marshal(it.messages)
 	if err != nil {
-		return "", err
+		return r, 0, err
 	}
-	if s.Chat { // the server renders; its count is that of the rendered text
-		if len(it.messages) > 0 {
-			r.Messages = raw
-		}
-		return h.countedChat(it, raw)
-	}
-	system, user := "", ""
-	for _, m := range messages {
-		if m.Role == "system" && user == "" {
-			system = m.Content
-		}
-		if m.Role == "user" && user == "" {
-			user = m.Content
-		}
-	}
+	render := h.render
 	switch {
-	case !h.form.template || s.SkipTemplate:
-		if system != "" {
-			user = system + "\n\n" + user
-		}
-		r.Prompt = user
-	case len(it.messages) > 0 && h.tools.RenderMessages != nil:
-		r.Prompt, err = h.tools.RenderMessages(raw)
-	case system != "":
-		return "", errors.New("has a system message, which the chat template is not rendered around here; want a chat backend, or --skip-chat-template")
-	default:
-		r.Prompt, err = h.tools.Render(user)
+	case render != nil && h.tools.RenderMessages != nil:
+		render = func(string) (string, error) { return h.tools.RenderMessages(raw) }
+	case h.spec.Chat:
+		render = nil
+	case render != nil && it.system() != "":
+		return r, 0, errors.New("has a system message, which the chat template is not rendered around here; want a chat backend, or --skip-chat-template")
 	}
-	if err != nil {
-		return "", fmt.Errorf("render chat template: %w", err)
+	r, theirs, err = h.rendered(ctx, h.plain(it), render)
+	if h.spec.Chat { // the server renders
+		r.Prompt, r.Messages = "", raw
 	}
-	return r.Prompt, nil
+	return r, theirs, err
 }
 
-// countedChat is the text to count of a prompt that the server renders.
-func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string, err error) {
+// plain is an item's text without a chat template: of a conversation all texts
+// where they are only counted, else the system's and the user's first.
+func (h *hubSampler) plain(it hubItem) string {
 	switch {
-	case !h.form.template || !h.local() && !h.limits(): // nobody counts
-	case len(it.messages) > 0 && h.tools.RenderMessages != nil:
-		text, err = h.tools.RenderMessages(raw)
-	case len(it.messages) == 0 && h.tools.Render != nil:
-		text, err = h.tools.Render(it.prompt)
+	case len(it.messages) == 0:
+		return it.prompt
+	case h.spec.Chat:
+		var all []string
+		for _, m := range it.messages {
+			all = append(all, m.Content)
+		}
+		return strings.Join(all, "\n")
 	}
-	if err != nil {
-		return "", fmt.Errorf("render chat template: %w", err)
+	user := ""
+	if i := slices.IndexFunc(it.messages, hubMessage.asks); i >= 0 {
+		user = it.messages[i].Content
 	}
-	if text != "" || len(it.messages) == 0 {
-		return cmp.Or(text, it.prompt), nil
+	if system := it.system(); system != "" {
+		return system + "\n\n" + user
 	}
-	var all []string
+	return user
+}
+
+// asks reports a message of the user.
+func (m hubMessage) asks() bool { return m.Role == "user" && m.Content != "" }
+
+// system is the last system message before the user's first.
+func (it hubItem) system() (text string) {
 	for _, m := range it.messages {
-		all = append(all, m.Content)
+		if m.asks() {
+			break
+		}
+		if m.Role == "system" {
+			text = m.Content
+		}
 	}
-	return strings.Join(all, "\n"), nil
+	return text
 }
 
 // warmups takes the rows that follow the timed ones, and copies of timed ones
@@ -414,22 +398,24 @@ func (h *hubSampler) warmups(ctx context.Context, set *Set, next func() (hubRow,
 	}
 	h.skipped = before // only of the timed ones is reported
 	var out []Request
-	for _, m := range more {
-		out = append(out, m.request)
-	}
-	if salted := h.spec.Warmups - len(out); salted > 0 {
-		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", h.spec.Path, salted)
-	}
-	for i := 0; len(out) < h.spec.Warmups; i++ {
-		it := timed[i%len(timed)].item.salted(fmt.Sprintf("Warm-up %d: ", i+1))
-		m, err := h.request(ctx, it)
-		if err != nil {
-			return nil, err
+	for i, m := range warmRows(h.spec, set, timed, more, sampled.salted) {
+		if i >= len(more) {
+			again, err := h.request(ctx, m.item)
+			if err != nil {
+				return nil, err
+			}
+			again.request.OutputTokens = m.request.OutputTokens
+			m = again
 		}
-		m.request.OutputTokens = timed[i%len(timed)].request.OutputTokens
 		out = append(out, m.request)
 	}
 	return out, nil
+}
+
+// salted changes the item alone: its request is to be made again.
+func (m sampled) salted(salt string) sampled {
+	m.item = m.item.salted(salt)
+	return m
 }
 
 // salted puts a text in front of the prompt, that of the first message in a chat.

@@ -133,6 +133,28 @@ func TestHubAsTokenIDs(t *testing.T) {
 	}
 }
 
+// Templates are treated as those of the other data sets.
+func TestHubSendsABOSOfTheTemplateOnce(t *testing.T) {
+	s := columnSpec("prompt")
+	want := 1 + len(encode(t, "[user]one[bot]"))
+	for _, remote := range []bool{false, true} {
+		set := load2(t, s, dataset.Tools{Tokenizer: toy{added: 1, remote: remote}, Render: template("<s>")})
+		if r := set.Requests[0]; r.Prompt != "[user]one[bot]" || !remote && r.InputTokens != want || !strings.Contains(strings.Join(set.Warnings, "\n"), "writes <s>") {
+			t.Errorf("remote %v: %+v, warnings %q", remote, r, set.Warnings)
+		}
+	}
+	s.Chat = true
+	set := load2(t, s, dataset.Tools{Tokenizer: toy{added: 1}, Render: template("<s>")})
+	if r := set.Requests[0]; r.Prompt != "one" || r.InputTokens != want {
+		t.Errorf("chat: %+v, want %d tokens", r, want)
+	}
+	broken := func(string) (string, error) { return "", errors.New("no such filter") }
+	set, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{added: 1}, Render: broken})
+	if err != nil || !strings.Contains(strings.Join(set.Warnings, "\n"), "rendered here: no such filter") {
+		t.Errorf("a template that only counts: %+v, error %v", set, err)
+	}
+}
+
 // A count by the server would be one more request for each prompt.
 func TestHubIsCountedRemotelyOnlyWhereItMatters(t *testing.T) {
 	s := columnSpec("prompt")

@@ -22,7 +22,7 @@ type words struct{ remote bool }
 func (w words) Vocabulary() (tokenize.Vocabulary, bool) {
 	return tokenize.Vocabulary{Size: 3}, !w.remote
 }
-func (words) Decode(context.Context, []int) (string, error) { return "", fmt.Errorf("not used") }
+func (words) Decode(context.Context, []int) (string, error) { return "<bos>", nil }
 func (words) Encode(_ context.Context, text string, special bool) (ids []int, err error) {
 	if special {
 		ids = append(ids, 1)
@@ -98,7 +98,7 @@ func TestHubFormsAreVLLMs(t *testing.T) {
 		var got [][3]any
 		for _, r := range set.Requests {
 			got = append(got, [3]any{r.Prompt, float64(r.InputTokens), float64(r.OutputTokens)})
-			if image != (len(r.Parts) == 1) || image && !strings.HasPrefix(string(r.Parts[0]), `{"image_url":{"url":"data:image/png;base64,iVBOR`) {
+			if image != (len(r.Parts) == 1) || image && !strings.HasPrefix(string(r.Parts[0]), `{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBOR`) {
 				t.Errorf("case %d, %s: parts %s", i, c.Name, r.Parts)
 			}
 		}

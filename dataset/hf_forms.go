@@ -1,11 +1,9 @@
 package dataset
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -349,13 +347,11 @@ func withImage(prompt string, image any) (hubItem, error) {
 	if !ok || len(data) == 0 {
 		return hubItem{skip: skipImage}, nil
 	}
-	kind := http.DetectContentType(data)
-	if !strings.HasPrefix(kind, "image/") {
+	kind, ok := imageKind(data)
+	if !ok {
 		return hubItem{skip: skipImage}, nil
 	}
-	part, err := json.Marshal(map[string]any{"type": "image_url",
-		"image_url": map[string]string{"url": "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)}})
-	return hubItem{prompt: prompt, parts: []json.RawMessage{part}}, err
+	return hubItem{prompt: prompt, parts: []json.RawMessage{imagePart(dataAddress(kind, data), nil)}}, nil
 }
 
 // columnForm is the form of a data set known by its columns: a text, or a list
@@ -424,7 +420,7 @@ func promptOf(v any) (hubItem, error) {
 	for n := len(out.messages); n > 0 && out.messages[n-1].Role == "assistant"; n-- {
 		out.messages = out.messages[:n-1]
 	}
-	if !slices.ContainsFunc(out.messages, func(m hubMessage) bool { return m.Role == "user" && m.Content != "" }) {
+	if !slices.ContainsFunc(out.messages, hubMessage.asks) {
 		out.skip = skipEmpty
 	}
 	return out, nil

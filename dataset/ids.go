@@ -7,6 +7,14 @@ import (
 	"github.com/servebench/servebench/tokenize"
 )
 
+// vocabularyOf is what tok tells of its vocabulary; it may be nil.
+func vocabularyOf(tok tokenize.Tokenizer) (v tokenize.Vocabulary, known bool) {
+	if tok == nil {
+		return v, false
+	}
+	return tok.Vocabulary()
+}
+
 // plainIDs are the ids of the base vocabulary without special tokens, ascending.
 func plainIDs(v tokenize.Vocabulary) []int {
 	ids := make([]int, 0, v.Size)

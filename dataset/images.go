@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/servebench/servebench/dataset/nprand"
 )
 
 // maxImage bounds the file of one picture.
@@ -49,16 +47,17 @@ func loadImages(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Generator: "custom-image-jsonl"}
-	if !s.DisableShuffle {
-		nprand.NewPython(s.Seed).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	}
+	set := &Set{Generator: "custom-image-jsonl", Python: shuffle(s, rows)}
 	wanted := s.Prompts
 	if wanted <= 0 {
 		wanted = len(rows)
 	}
 	timed, rest := rows[:min(wanted, len(rows))], rows[min(wanted, len(rows)):]
-	order := s.rowOrder(set, len(timed), wanted)
+	order := make([]int, len(timed))
+	for i := range order {
+		order[i] = i
+	}
+	order = append(order, s.again(set, len(timed), wanted)...)
 	m := &imageMaker{spec: s, tools: t}
 	seen := newMemory(s, len(order))
 	set.Requests = make([]Request, len(order))
@@ -72,10 +71,10 @@ func loadImages(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, err
 	}
 	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		warm := make([]Request, s.Warmups)
-		warmups := s.imageWarmups(set, timed, rest)
+		rows := warmRows(s, set, timed, rest, imageRow.salted)
+		warm := make([]Request, len(rows))
 		return warm, each(ctx, warm, nil, func(ctx context.Context, i int, r *Request) (err error) {
-			*r, err = m.request(ctx, warmups[i])
+			*r, err = m.request(ctx, rows[i])
 			return err
 		})
 	})
@@ -83,47 +82,14 @@ func loadImages(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	return set, err
 }
 
-// rowOrder is which of the have rows each request takes: all, and then choices
-// of a freshly seeded generator until there are enough.
-func (s Spec) rowOrder(set *Set, have, wanted int) []int {
-	order := make([]int, 0, wanted)
-	for i := range have {
-		order = append(order, i)
+// salted puts a text in front of all others.
+func (r imageRow) salted(salt string) imageRow {
+	if r.mixed {
+		r.content = append([]contentPart{{text: salt}}, r.content...)
+	} else {
+		r.prompt = salt + r.prompt
 	}
-	switch {
-	case have >= wanted:
-	case s.NoOversample:
-		set.warnf("%s has %d rows: %d requests are sent and not %d", s.Path, have, have, wanted)
-	default:
-		set.warnf("%s has %d rows: %d of the %d requests repeat one, which may come from the server's prefix cache",
-			s.Path, have, wanted-have, wanted)
-		again := nprand.NewPython(s.Seed)
-		for len(order) < wanted {
-			order = append(order, again.Choice(have))
-		}
-	}
-	return order
-}
-
-// imageWarmups takes rows that are not timed, and copies of timed ones behind a
-// short text of their own where there are too few.
-func (s Spec) imageWarmups(set *Set, timed, rest []imageRow) []imageRow {
-	warm := rest[:min(len(rest), s.Warmups)]
-	if salted := s.Warmups - len(warm); salted > 0 {
-		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, salted)
-	}
-	warm = warm[:len(warm):len(warm)]
-	for i := 0; len(warm) < s.Warmups; i++ {
-		row := timed[i%len(timed)]
-		salt := fmt.Sprintf("Warm-up %d: ", i+1)
-		if row.mixed {
-			row.content = append([]contentPart{{text: salt}}, row.content...)
-		} else {
-			row.prompt = salt + row.prompt
-		}
-		warm = append(warm, row)
-	}
-	return warm
+	return r
 }
 
 func (s Spec) readImages(ctx context.Context) (rows []imageRow, err error) {
@@ -178,16 +144,10 @@ func parseImageRow(object map[string]json.RawMessage) (row imageRow, err error) 
 }
 
 func jsonList(key string, raw json.RawMessage) (list []json.RawMessage, err error) {
-	if raw[0] != '[' {
-		return nil, fmt.Errorf("%s is %s; want a list", key, jsonKind(raw))
+	if list, err = parseList(raw, key); err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s is empty; want one item at least", key)
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s is empty; want one item at least", key)
-	}
-	return list, nil
+	return list, err
 }
 
 func imageText(key string, raw json.RawMessage) (string, error) {

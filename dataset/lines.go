@@ -140,6 +140,11 @@ func listUnder(object map[string]json.RawMessage, name string) (list []json.RawM
 	if !ok {
 		return nil, fmt.Errorf("no %q; want a list under this key", name)
 	}
+	return parseList(raw, name)
+}
+
+// parseList reads a list of values; name is that of its key in messages.
+func parseList(raw []byte, name string) (list []json.RawMessage, err error) {
 	if raw[0] != '[' {
 		return nil, fmt.Errorf("%s is %s; want a list", name, jsonKind(raw))
 	}

@@ -86,8 +86,8 @@ type Tools struct {
 	// Emit, if set, is called once for each timed request as soon as it is
 	// final, from several goroutines and in any order, but for request 0, which
 	// is always begun first (not in prefix_repetition, which makes prompts in
-	// another order than it sends them). It may take the prompt out of the request: the
-	// texts of a large random set are then never in memory together.
+	// another order than it sends them). It may take the prompt out of the request:
+	// the texts of a large random set are then never in memory together.
 	Emit func(i int, r *Request) error
 }
 
@@ -109,7 +109,7 @@ type kind struct {
 
 // kinds are all of them by their names.
 var kinds = map[string]kind{
-	"random": {Spec.validateBatches, loadBatches, true},
+	"random": {Spec.validateBatches, loadRandom, true},
 	"custom": {Spec.validateCustom, loadCustom, false},
 
 	"custom_image":      {Spec.validateImages, loadImages, true},
@@ -189,6 +189,18 @@ func (m *memory) note(i int, r Request) {
 	}
 	if m.hashes != nil {
 		m.hashes[i] = r.hash(m.seed)
+	}
+}
+
+// before returns an emit that notes each request before emit, if it is not nil,
+// takes it.
+func (m *memory) before(emit func(int, *Request) error) func(int, *Request) error {
+	return func(i int, r *Request) error {
+		m.note(i, *r)
+		if emit == nil {
+			return nil
+		}
+		return emit(i, r)
 	}
 }
 

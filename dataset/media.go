@@ -23,22 +23,12 @@ const (
 )
 
 func (s Spec) validateMedia(bad *problems) {
-	bad.whole("num-prompts", int64(s.Prompts), 1, maxCount)
-	bad.whole("random-input-len", int64(s.InputLen), 0, maxLen)
-	bad.whole("random-output-len", int64(s.OutputLen), 0, maxLen)
-	bad.whole("random-prefix-len", int64(s.PrefixLen), 0, maxLen)
-	bad.ratio("input", s.RangeRatio.Input)
-	bad.ratio("output", s.RangeRatio.Output)
-	bad.noFile(s, "random-mm")
+	bad.lengths(s)
 	if s.BatchSize > 1 {
 		bad.addf("random-batch-size: %d prompts cannot share a request with images; want 1", s.BatchSize)
 	}
 	if s.TokenIDs {
 		bad.addf("prompt-form: a chat with images cannot be token ids; want text")
-	}
-	if total := int64(s.Prompts+s.Warmups) * (int64(s.PrefixLen) + int64(s.InputLen)); total > maxTokens {
-		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
-			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
 	}
 	s.Media.validate(bad)
 }
@@ -212,22 +202,7 @@ func loadMedia(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := newMemory(s, s.Prompts)
-	set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts, func(i int, r *Request) error {
-		seen.note(i, *r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, r)
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), s.Warmups, nil)
-	})
-	set.Warnings = append(set.Warnings, gen.doubts()...)
-	return set, err
+	return s.generate(ctx, set, gen, t.Emit, s.Warmups)
 }
 
 func (s Spec) mediaMaker(tok tokenize.Tokenizer, name *string) (generator, error) {
@@ -259,10 +234,7 @@ func (g *mediaPrompts) prompts(ctx context.Context, seed uint64, n int, emit fun
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.input, n)
 	starts := g.starts(rng.Integers(0, g.size, n))
-	var prefix []int
-	if g.spec.PrefixLen > 0 {
-		prefix = pick(rng, g.allowed, g.spec.PrefixLen)
-	}
+	prefix := pick(rng, g.allowed, g.spec.PrefixLen)
 	// Used for one attempt at a time, padding draws no more than it hands out.
 	a := adjuster{tok: g.tok, padding: padding{rng: rng, size: g.size}}
 	prefix, err := a.adjustPrefix(ctx, prefix)

@@ -18,7 +18,7 @@ func (s Spec) validatePrefixes(bad *problems) {
 	bad.whole("prefix-repetition-suffix-len", int64(s.SuffixLen), 0, maxLen)
 	bad.whole("prefix-repetition-num-prefixes", int64(s.Prefixes), 1, maxCount)
 	bad.whole("prefix-repetition-output-len", int64(s.OutputLen), 1, maxLen)
-	bad.noFile(s, "prefix_repetition")
+	bad.noFile(s)
 	if len(*bad) > before {
 		return // the sums below would judge nonsense
 	}
@@ -32,13 +32,6 @@ func (s Spec) validatePrefixes(bad *problems) {
 	if total := int64(s.Prompts+s.Warmups) * int64(length); total > maxTokens {
 		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or shorter ones",
 			s.Prompts+s.Warmups, length, total, int64(maxTokens))
-	}
-}
-
-// noFile refuses a path where prompts are made and not read.
-func (p *problems) noFile(s Spec, kind string) {
-	if s.Path != "" {
-		p.addf("dataset-path: a %s data set takes no file; want none or dataset-name custom", kind)
 	}
 }
 
@@ -73,19 +66,15 @@ func loadPrefixes(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	set.Python = nprand.NewPython(s.Seed)
 	place := s.places(n, set.Python)
 	seen := newMemory(s, n)
+	emit := seen.before(t.Emit)
 	set.Numpy = nprand.NewLegacy(uint32(s.Seed))
 	timed, err := s.prefixMaker(t.Tokenizer, uint64(s.Seed), set.Numpy, &set.Generator)
 	if err != nil {
 		return nil, err
 	}
 	err = s.joinAll(ctx, timed, per, n, func(k int, r Request) error {
-		i := place[k]
-		set.Requests[i] = r
-		seen.note(i, r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, &set.Requests[i])
+		set.Requests[place[k]] = r
+		return emit(place[k], &set.Requests[place[k]])
 	})
 	if err != nil {
 		return nil, err
@@ -314,11 +303,3 @@ func (m *wordParts) join(ctx context.Context, k int, prefix, _ part) (Request, e
 }
 
 func (m *wordParts) excess() int { return int(m.off.Load()) }
-
-// vocabularyOf is what tok tells of its vocabulary; it may be nil.
-func vocabularyOf(tok tokenize.Tokenizer) (v tokenize.Vocabulary, known bool) {
-	if tok == nil {
-		return v, false
-	}
-	return tok.Vocabulary()
-}

@@ -17,28 +17,30 @@ type generator interface {
 	doubts() []string
 }
 
-// loadRandom chooses the generator by what is known of the tokenizer. Warm-ups
-// come from a generator whose seed is derived from s.Seed, with a shared prefix
-// of their own, so that they leave nothing of the timed prompts in a cache.
+// loadRandom is vLLM's RandomDataset: Spec.BatchSize prompts a request, fewer in
+// the last one.
 func loadRandom(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	set := &Set{Synthetic: true}
 	gen, err := s.generator(t.Tokenizer, &set.Generator)
 	if err != nil {
 		return nil, err
 	}
+	if s.BatchSize > 1 {
+		gen = batches{gen, s.BatchSize}
+	}
+	return s.generate(ctx, set, gen, t.Emit, s.Warmups*max(1, s.BatchSize))
+}
+
+// generate fills set. Warm-ups come from a generator whose seed is derived from
+// s.Seed, with a shared prefix of their own, so that they leave nothing of the
+// timed prompts in a cache.
+func (s Spec) generate(ctx context.Context, set *Set, gen generator, emit func(int, *Request) error, warmups int) (_ *Set, err error) {
 	seen := newMemory(s, s.Prompts)
-	set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts, func(i int, r *Request) error {
-		seen.note(i, *r)
-		if t.Emit == nil {
-			return nil
-		}
-		return t.Emit(i, r)
-	})
-	if err != nil {
+	if set.Requests, err = gen.prompts(ctx, uint64(s.Seed), s.Prompts, seen.before(emit)); err != nil {
 		return nil, err
 	}
 	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), s.Warmups, nil)
+		return gen.prompts(ctx, derive("warmup", uint64(s.Seed)), warmups, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -47,17 +49,17 @@ func loadRandom(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	return set, nil
 }
 
+// generator chooses by what is known of the tokenizer.
 func (s Spec) generator(tok tokenize.Tokenizer, name *string) (generator, error) {
-	if tok != nil {
-		if v, ok := tok.Vocabulary(); ok {
-			*name = "vllm-random"
-			if s.TokenIDs {
-				*name = "servebench-vocab-ids-1"
-			}
-			return newVocabularyPrompts(s, tok, v)
-		}
-	}
-	if s.TokenIDs {
+	v, known := vocabularyOf(tok)
+	switch {
+	case known && s.TokenIDs:
+		*name = "servebench-vocab-ids-1"
+		return newVocabularyPrompts(s, tok, v)
+	case known:
+		*name = "vllm-random"
+		return newVocabularyPrompts(s, tok, v)
+	case s.TokenIDs:
 		*name = "servebench-ids-1"
 		return idPrompts{s}, nil
 	}
@@ -93,18 +95,9 @@ type vocabularyPrompts struct {
 }
 
 func newVocabularyPrompts(s Spec, tok tokenize.Tokenizer, v tokenize.Vocabulary) (*vocabularyPrompts, error) {
-	special := make(map[int]bool, len(v.Special))
-	for _, id := range v.Special {
-		special[id] = true
-	}
-	g := &vocabularyPrompts{spec: s, tok: tok, size: int64(v.Size), input: s.InputLen}
-	for id := range v.Size {
-		if !special[id] {
-			g.allowed = append(g.allowed, id)
-		}
-	}
-	if len(g.allowed) == 0 {
-		return nil, fmt.Errorf("tokenizer: a vocabulary of %d tokens has no ordinary one to make prompts of", v.Size)
+	g := &vocabularyPrompts{spec: s, tok: tok, size: int64(v.Size), allowed: plainIDs(v), input: s.InputLen}
+	if err := someIDs(v, g.allowed); err != nil {
+		return nil, err
 	}
 	if s.TokenIDs {
 		return g, nil
@@ -117,12 +110,7 @@ func (g *vocabularyPrompts) prompts(ctx context.Context, seed uint64, n int, emi
 	rng := nprand.NewGenerator(seed)
 	in, out := g.spec.lengths(rng, g.input, n)
 	starts := g.starts(rng.Integers(0, g.size, n))
-	var prefix []int
-	if g.spec.PrefixLen > 0 {
-		for _, at := range rng.Integers(0, int64(len(g.allowed)), g.spec.PrefixLen) {
-			prefix = append(prefix, g.allowed[at])
-		}
-	}
+	prefix := pick(rng, g.allowed, g.spec.PrefixLen)
 	reqs := make([]Request, n)
 	for i := range reqs {
 		reqs[i].OutputTokens = int(out[i])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/servebench/servebench/dataset/nprand"
 )
@@ -45,10 +46,16 @@ func shuffle[T any](s Spec, rows []T) *nprand.Python {
 	return rng
 }
 
-// oversample is vLLM's maybe_oversample_requests: choices, with replacement,
-// from the requests that the file gave.
+// oversample adds copies of requests until there are as many as wanted.
 func (s Spec) oversample(set *Set, wanted int) {
-	have := len(set.Requests)
+	for _, i := range s.again(set, len(set.Requests), wanted) {
+		set.Requests = append(set.Requests, set.Requests[i])
+	}
+}
+
+// again is vLLM's maybe_oversample_requests: choices, with replacement, from the
+// requests that the file gave, by a freshly seeded generator.
+func (s Spec) again(set *Set, have, wanted int) (more []int) {
 	switch {
 	case have >= wanted:
 	case s.NoOversample:
@@ -57,10 +64,11 @@ func (s Spec) oversample(set *Set, wanted int) {
 		set.warnf("%s has %d rows%s: %d of the %d requests repeat one, which may come from the server's prefix cache",
 			s.Path, have, s.ofCategory(), wanted-have, wanted)
 		set.Python = nprand.NewPython(s.Seed)
-		for len(set.Requests) < wanted {
-			set.Requests = append(set.Requests, set.Requests[set.Python.Choice(have)])
+		for range wanted - have {
+			more = append(more, set.Python.Choice(have))
 		}
 	}
+	return more
 }
 
 // ofCategory tells in a message which rows were kept.
@@ -74,38 +82,38 @@ func (s Spec) ofCategory() string {
 	return ""
 }
 
-// addWarmups adds warm-ups that are rows of rest.
+// addWarmups adds warm-ups that are rows of rest, but for those that are sent.
 func (p *prompter) addWarmups(ctx context.Context, set *Set, timed, rest []row) error {
 	return addWarmups(p.spec, set, func() ([]Request, error) {
-		return p.requests(ctx, p.spec.warmRows(set, timed, rest))
+		sent := make(map[string]bool, len(timed))
+		for _, r := range timed {
+			sent[r.prompt] = true
+		}
+		var unsent []row
+		for _, r := range rest {
+			if len(unsent) < p.spec.Warmups && !sent[r.prompt] {
+				unsent = append(unsent, r)
+			}
+		}
+		return p.requests(ctx, warmRows(p.spec, set, timed, unsent, row.salted))
 	})
 }
 
-// warmRows takes rows that are not timed, and copies of timed ones behind a
-// short text of their own where there are too few.
-func (s Spec) warmRows(set *Set, timed, rest []row) []row {
-	sent := make(map[string]bool, len(timed))
-	for _, r := range timed {
-		sent[r.prompt] = true
-	}
-	var warm []row
-	for _, r := range rest {
-		if len(warm) < s.Warmups && !sent[r.prompt] {
-			warm = append(warm, r)
-		}
-	}
-	if salted := s.Warmups - len(warm); salted > 0 {
-		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, salted)
+// warmRows takes rows of rest, and copies of timed ones where there are too few:
+// salted puts a short text of their own in front.
+func warmRows[T any](s Spec, set *Set, timed, rest []T, salted func(row T, salt string) T) []T {
+	warm := slices.Clip(rest[:min(len(rest), s.Warmups)])
+	if missing := s.Warmups - len(warm); missing > 0 {
+		set.warnf("%s has no rows left for %d warm-ups: they are timed prompts behind a prefix of their own", s.Path, missing)
 	}
 	for i := 0; len(warm) < s.Warmups; i++ {
-		warm = append(warm, timed[i%len(timed)].salted(i))
+		warm = append(warm, salted(timed[i%len(timed)], fmt.Sprintf("Warm-up %d: ", i+1)))
 	}
 	return warm
 }
 
-// salted puts a text in front that makes r the warm-up i and no other prompt's
-// beginning.
-func (r row) salted(i int) row {
-	r.prompt = fmt.Sprintf("Warm-up %d: %s", i+1, r.prompt)
+// salted puts a text in front that makes r no other prompt's beginning.
+func (r row) salted(salt string) row {
+	r.prompt = salt + r.prompt
 	return r
 }

@@ -322,15 +322,8 @@ func media(object map[string]json.RawMessage) ([]json.RawMessage, error) {
 		if !known {
 			url = "file://" + url
 		}
-		var part bytes.Buffer
-		fmt.Fprintf(&part, `{"type": "%s_url", "%[1]s_url": {"url": `, name)
-		plain := json.NewEncoder(&part)
-		plain.SetEscapeHTML(false)
-		if err := plain.Encode(url); err != nil {
-			return nil, err
-		}
-		part.WriteString("}}")
-		return []json.RawMessage{part.Bytes()}, nil
+		part := appendJSON(fmt.Appendf(nil, `{"type": "%s_url", "%[1]s_url": {"url": `, name), url)
+		return []json.RawMessage{append(part, "}}"...)}, nil
 	}
 	return nil, nil
 }

@@ -163,32 +163,37 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) validateRandom(bad *problems) {
-	before := len(*bad)
-	bad.whole("num-prompts", int64(s.Prompts), 1, maxCount)
-	bad.whole("random-input-len", int64(s.InputLen), 0, maxLen)
-	bad.whole("random-output-len", int64(s.OutputLen), 0, maxLen)
-	bad.whole("random-prefix-len", int64(s.PrefixLen), 0, maxLen)
-	bad.ratio("input", s.RangeRatio.Input)
-	bad.ratio("output", s.RangeRatio.Output)
-	if s.Path != "" {
-		bad.addf("dataset-path: a random data set takes no file; want none or dataset-name custom")
-	}
-	if len(*bad) > before {
-		return // the sums below would judge nonsense
+	if !bad.lengths(s) {
+		return // the sum below would judge nonsense
 	}
 	if err := s.checkInput(0); err != nil {
 		bad.addf("%w", err)
 	}
+}
+
+// lengths checks what random and random-mm have in common, and tells whether all
+// of it is right.
+func (p *problems) lengths(s Spec) bool {
+	before := len(*p)
+	p.whole("num-prompts", int64(s.Prompts), 1, maxCount)
+	p.whole("random-input-len", int64(s.InputLen), 0, maxLen)
+	p.whole("random-output-len", int64(s.OutputLen), 0, maxLen)
+	p.whole("random-prefix-len", int64(s.PrefixLen), 0, maxLen)
+	p.ratio("input", s.RangeRatio.Input)
+	p.ratio("output", s.RangeRatio.Output)
+	p.noFile(s)
+	if len(*p) > before {
+		return false
+	}
 	if total := int64(s.Prompts+s.Warmups) * int64(s.PrefixLen+s.InputLen); total > maxTokens {
-		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
+		p.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
 			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
 	}
+	return true
 }
 
 func (s Spec) validateCustom(bad *problems) {
-	if s.Prompts > maxCount {
-		bad.whole("num-prompts", int64(s.Prompts), 0, maxCount)
-	}
+	bad.rows(s)
 	if s.OutputLen != -1 {
 		bad.whole("custom-output-len", int64(s.OutputLen), 1, maxLen)
 	}
@@ -225,6 +230,20 @@ func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Errorf
 func (p *problems) whole(name string, v, low, high int64) {
 	if v < low || v > high {
 		p.addf("%s: %d is out of range; want %d to %d", name, v, low, high)
+	}
+}
+
+// rows checks the number of prompts of a set where none means all.
+func (p *problems) rows(s Spec) {
+	if s.Prompts > maxCount {
+		p.whole("num-prompts", int64(s.Prompts), 0, maxCount)
+	}
+}
+
+// noFile refuses a path where prompts are made and not read.
+func (p *problems) noFile(s Spec) {
+	if s.Path != "" {
+		p.addf("dataset-path: a %s data set takes no file; want none or dataset-name custom", s.Name)
 	}
 }
 

@@ -17,7 +17,8 @@ type prompter struct {
 	spec    Spec
 	tok     tokenize.Tokenizer           // nil: nothing is counted, or sent as ids
 	render  func(string) (string, error) // nil: a text is sent and counted as it is
-	every   bool                         // a doubled BOS is looked for in each prompt
+	local   bool                         // counting costs no call to a server
+	every   bool                         // prompts are counted; a doubled BOS is looked for in each
 	workers int                          // requests made at a time
 
 	bos     int    // the special token before every text
@@ -38,12 +39,9 @@ func newPrompter(s Spec, t Tools, count bool) (*prompter, error) {
 		return nil, fmt.Errorf("tokenizer: %s needs one to %s, and there is none; want a tokenizer, or a server with /tokenize",
 			s.Name, map[bool]string{true: "count tokens", false: "make token ids"}[count])
 	}
-	local := false
-	if p.tok != nil {
-		_, local = p.tok.Vocabulary()
-	}
-	p.every = local || count || s.TokenIDs
-	if !local && p.every {
+	_, p.local = vocabularyOf(p.tok)
+	p.every = p.local || count || s.TokenIDs
+	if !p.local && p.every {
 		p.workers = countWorkers
 	}
 	switch {
@@ -93,9 +91,14 @@ func (s Spec) at(line int) string {
 // request makes one request and returns vLLM's own count of its prompt too,
 // which differs where a BOS was taken away. It needs learn before.
 func (p *prompter) request(ctx context.Context, text string) (r Request, theirs int, err error) {
+	return p.rendered(ctx, text, p.render)
+}
+
+// rendered is request with a template of its own; nil sends the text as it is.
+func (p *prompter) rendered(ctx context.Context, text string, render func(string) (string, error)) (r Request, theirs int, err error) {
 	sent, counted := text, text
-	if p.render != nil {
-		counted, err = p.render(text)
+	if render != nil {
+		counted, err = render(text)
 		switch {
 		case err == nil && !p.spec.Chat:
 			sent = counted
@@ -114,7 +117,7 @@ func (p *prompter) request(ctx context.Context, text string) (r Request, theirs 
 	if err != nil {
 		return r, 0, fmt.Errorf("encode prompt: %w", err)
 	}
-	if p.render != nil && !p.spec.Chat {
+	if render != nil && !p.spec.Chat {
 		sent = rest
 	}
 	r = Request{Prompt: sent, InputTokens: len(ids)}

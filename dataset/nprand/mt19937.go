@@ -115,7 +115,7 @@ func (l *Legacy) Permutation(n int) []int {
 		order[i] = i
 	}
 	for i := n - 1; i > 0; i-- {
-		j := l.upTo(uint32(i))
+		j := l.masked(uint64(i))
 		order[i], order[j] = order[j], order[i]
 	}
 	return order
@@ -127,23 +127,9 @@ func (l *Legacy) Choices(n, k int) []int {
 	checkCount("Choices", n)
 	out := make([]int, k)
 	for i := range out {
-		out[i] = int(l.upTo(uint32(n - 1)))
+		out[i] = int(l.masked(uint64(n - 1)))
 	}
 	return out
-}
-
-// upTo returns an integer of [0, last]: masked words, again while they are
-// larger. A range of one value consumes nothing.
-func (l *Legacy) upTo(last uint32) uint32 {
-	if last == 0 {
-		return 0
-	}
-	mask := uint32(1)<<bits.Len32(last) - 1
-	for {
-		if v := l.mt.uint32() & mask; v <= last {
-			return v
-		}
-	}
 }
 
 func checkCount(of string, n int) {

@@ -190,7 +190,7 @@ def images(c, tok, lines):
         call = E.RequestFuncInput(prompt=r.prompt, api_url="", prompt_len=0, output_len=0, model="",
                                   multi_modal_content=r.multi_modal_data)
         result.append([E._get_chat_messages(call), r.prompt_len, r.expected_output_len])
-    return dict(rows=result)
+    return dict(rows=result, python=random.random().hex())
 
 
 def digest(rows):

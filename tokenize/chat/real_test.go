@@ -57,6 +57,8 @@ func (g golden) check(text string, err error) (problem string) {
 		return "got  " + clip(text) + "\nwant " + clip(*g.Text)
 	case g.SHA256 != nil && hex.EncodeToString(digest[:]) != *g.SHA256:
 		return "other text of " + clip(text)
+	case g.Text == nil && g.SHA256 == nil:
+		return "the golden says nothing"
 	}
 	return ""
 }
