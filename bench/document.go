@@ -215,7 +215,7 @@ func (r *Result) neverStreamed() bool {
 // task is the schema's word for what was asked of the server.
 func (r *Result) task() string {
 	switch r.Config.API() {
-	case openai.Embeddings, openai.EmbeddingsChat, openai.Infinity:
+	case openai.Embeddings, openai.EmbeddingsChat, openai.EmbeddingsClip, openai.Infinity, openai.InfinityClip:
 		return "embedding"
 	case openai.Pooling:
 		return "pooling"

@@ -114,6 +114,15 @@ func (c *Config) validateLoad() (errs []error) {
 	return errs
 }
 
+// imageAPIs are those that take the images of a data set which always has some.
+var imageAPIs = map[string][]openai.API{
+	"random-mm":    {openai.Chat},
+	"custom_image": {openai.Chat, openai.EmbeddingsChat, openai.EmbeddingsClip, openai.InfinityClip},
+}
+
+// batchAPIs take several prompts in one request.
+var batchAPIs = []openai.API{openai.Embeddings, openai.Pooling, openai.Infinity, openai.InfinityClip}
+
 // validateForm reports data sets whose requests the backend cannot take.
 func (c *Config) validateForm() (errs []error) {
 	if _, ok := backends[c.Backend]; !ok {
@@ -124,17 +133,17 @@ func (c *Config) validateForm() (errs []error) {
 	if d.TokenIDs && api != openai.Completions {
 		bad("prompt-form: token-ids exist only in completions, not with the backend %s; want text, or a completions backend", c.Backend)
 	}
-	images := d.Name == "random-mm" || d.Name == "custom_image"
+	_, images := imageAPIs[d.Name]
 	switch {
 	case d.Name == "timed_trace" && api != openai.Completions:
 		bad("dataset-name: timed_trace sends token ids, which the backend %s does not take; want vllm or openai", c.Backend)
-	case images && api != openai.Chat && !(api == openai.EmbeddingsChat && d.Name == "custom_image"):
+	case images && !slices.Contains(imageAPIs[d.Name], api):
 		bad("dataset-name: %s sends images, which the backend %s does not take; want openai-chat", d.Name, c.Backend)
 	case d.Name == "random-rerank" && api.Generates():
 		bad("dataset-name: random-rerank sends a query and documents, which the backend %s does not take; want vllm-rerank", c.Backend)
 	case api == openai.Rerank && d.Name != "random-rerank":
 		bad("backend: vllm-rerank sends a query and documents, which dataset-name %s does not have; want random-rerank", d.Name)
-	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains([]openai.API{openai.Embeddings, openai.Pooling, openai.Infinity}, api):
+	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains(batchAPIs, api):
 		bad("random-batch-size: %d prompts a request, which the backend %s does not take; want 1, or a backend for embeddings", d.BatchSize, c.Backend)
 	}
 	if len(c.TemplateKwargs) > 0 && !isObject(c.TemplateKwargs) {

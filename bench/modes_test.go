@@ -22,6 +22,7 @@ import (
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
 	"github.com/servebench/servebench/metrics"
 )
@@ -299,8 +300,11 @@ func TestPooledManifest(t *testing.T) {
 		"openai-embeddings":      {"embedding", "openai-compatible-embeddings"},
 		"openai-embeddings-chat": {"embedding", "openai-compatible-embeddings"},
 		"infinity-embeddings":    {"embedding", "openai-compatible-embeddings"},
-		"vllm-pooling":           {"pooling", "openai-compatible-pooling"},
-		"vllm-rerank":            {"rerank", "openai-compatible-rerank"},
+
+		"openai-embeddings-clip":   {"embedding", "openai-compatible-embeddings"},
+		"infinity-embeddings-clip": {"embedding", "openai-compatible-embeddings"},
+		"vllm-pooling":             {"pooling", "openai-compatible-pooling"},
+		"vllm-rerank":              {"rerank", "openai-compatible-rerank"},
 	} {
 		t.Run(backend, func(t *testing.T) {
 			run := save(t, pooled(backend))
@@ -374,6 +378,13 @@ func TestValidateLoads(t *testing.T) {
 		{"", func(c *bench.Config) {
 			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "openai-chat"
 		}},
+		{"", func(c *bench.Config) {
+			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "openai-embeddings-clip"
+		}},
+		{"", func(c *bench.Config) {
+			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "infinity-embeddings-clip"
+		}},
+		{"", func(c *bench.Config) { c.Backend, c.Dataset.BatchSize = "infinity-embeddings-clip", 2 }},
 		{"dataset-name: random-rerank sends a query", func(c *bench.Config) { c.Dataset.Name = "random-rerank" }},
 		{"backend: vllm-rerank sends a query", func(c *bench.Config) { c.Backend = "vllm-rerank" }},
 		{"", func(c *bench.Config) { c.Backend, c.Dataset.Name = "vllm-rerank", "random-rerank" }},
@@ -491,5 +502,30 @@ func TestMetadataAndAppend(t *testing.T) {
 		`"mean_e2el_ms":100.0,"median_e2el_ms":100.0,"std_e2el_ms":0.0,"p99_e2el_ms":100.0,"outcome":"completed",`
 	if !strings.HasPrefix(lines[0], head) {
 		t.Errorf("got\n%s\nwant\n%s", lines[0], head)
+	}
+}
+
+// A CLIP model embeds a text or an image: of a row with both the image is sent, in a
+// message or, to infinity, as its address.
+func TestClipImages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "i.jsonl")
+	if err := os.WriteFile(path, []byte(`{"prompt":"a cat","image_files":["http://x.test/i.png"]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for backend, want := range map[string]string{
+		"openai-embeddings-clip": `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":""},` +
+			`{"type":"image_url","image_url":{"url":"http://x.test/i.png"}}]}],"truncate_prompt_tokens":-1}`,
+		"infinity-embeddings-clip": `{"model":"m","input":"http://x.test/i.png","modality":"image"}`,
+	} {
+		plan, err := bench.Prepare(t.Context(), bench.Config{
+			Backend: backend, Model: "m", NoTokenizer: true, Target: openai.Config{BaseURL: "http://x.test"},
+			Dataset: dataset.Spec{Name: "custom_image", Path: path, Prompts: 1, OutputLen: 1},
+		})
+		if err != nil || string(plan.Requests[0].Body) != want {
+			t.Errorf("%s: %v, want\n%s", backend, err, want)
+			if err == nil {
+				t.Errorf("got\n%s", plan.Requests[0].Body)
+			}
+		}
 	}
 }

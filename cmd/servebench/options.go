@@ -143,14 +143,8 @@ func (r *reader) target(api openai.API) openai.Config {
 	return cfg
 }
 
-// endings are what vLLM asks of a backend's endpoint.
-var endings = map[openai.API]string{
-	openai.Completions: "completions", openai.Chat: "chat/completions", openai.Responses: "responses",
-	openai.Embeddings: "embeddings", openai.EmbeddingsChat: "embeddings", openai.Infinity: "embeddings",
-	openai.Pooling: "pooling", openai.Rerank: "rerank",
-}
-
-// endpoint is the backend's own, unless another is given.
+// endpoint is the backend's own, unless another is given. As in vLLM another must end
+// like it.
 func (r *reader) endpoint(api openai.API) string {
 	if !r.given("endpoint") {
 		return api.Path()
@@ -163,7 +157,8 @@ func (r *reader) endpoint(api openai.API) string {
 		e = "/" + e
 	}
 	chat := strings.HasSuffix(e, "chat/completions")
-	if !strings.HasSuffix(e, endings[api]) || chat && api != openai.Chat {
+	ending := strings.TrimPrefix(strings.TrimPrefix(api.Path(), "/v1"), "/")
+	if !strings.HasSuffix(e, ending) || chat && api != openai.Chat {
 		r.badf("endpoint", "%s does not fit --backend %s; want %s, or leave it out", quoteWord(e), r.text("backend"), api.Path())
 	}
 	return e

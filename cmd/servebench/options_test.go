@@ -197,6 +197,7 @@ func TestConflicts(t *testing.T) {
 		{"--timeline-itl-thresholds a,b", "--timeline-itl-thresholds: two"},
 		{"--extra-body [1]", "--extra-body: object"},
 		{"--chat-template-kwargs 5", "--chat-template-kwargs: object"},
+		{"--backend openai-embeddings-clip --endpoint /v1/completions", "--endpoint: --backend openai-embeddings-clip /v1/embeddings"},
 		{"--backend openai-chat --endpoint /v1/completions", "--endpoint: --backend openai-chat /v1/chat/completions"},
 		{"--backend openai-embeddings --endpoint /v1/completions", "--endpoint: /v1/embeddings"},
 		{"--backend vllm --endpoint /v1/chat/completions", "--endpoint: /v1/completions"},
