@@ -317,6 +317,13 @@ func TestPooledManifest(t *testing.T) {
 			if run.Measurement.Extensions["servebench.total_input_sequences"] != 6.0 {
 				t.Errorf("%v sequences, want 6", run.Measurement.Extensions["servebench.total_input_sequences"])
 			}
+			asked, _ := run.Workload.Extensions["servebench.requested_input_tokens"].(map[string]any)
+			if asked["value"] != 16.0 { // two texts of eight
+				t.Errorf("asked for %v tokens, want 16", asked)
+			}
+			if run.Measurement.Extensions["servebench.kernel_receive_stamps"] != true || run.Measurement.ClientOverheadIncluded {
+				t.Errorf("%+v, want the kernel's stamps", run.Measurement)
+			}
 			if !strings.Contains(strings.Join(run.Warnings, "\n"), "Nothing was generated") {
 				t.Errorf("warnings %q", run.Warnings)
 			}

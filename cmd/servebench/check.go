@@ -103,7 +103,7 @@ func (o *options) notes() (out []string) {
 		out = append(out, "no --temperature: the server's default decides how tokens are chosen")
 	}
 	out = append(out, o.remarks...)
-	if !o.saving && !o.appending && (o.filename != "" || o.dir != "") {
+	if !o.saving && !o.appending && !o.plotTimeline && !o.plotStats && (o.filename != "" || o.dir != "") {
 		out = append(out, "no --save-result: --result-dir and --result-filename save nothing")
 	}
 	if c.Subject != nil && !o.saving && !o.appending && o.manifest == "" {

@@ -279,16 +279,17 @@ func (o *options) readSim(r *reader) {
 	o.config.Target.APIKey = ""
 }
 
-// files says what to write where; model may be unknown before the run.
-func (o *options) files(model string) bench.Files {
+// files says what to write where; model may be unknown before the run, as res is.
+func (o *options) files(model string, res *bench.Result) bench.Files {
 	var f bench.Files
 	if o.saving || o.appending {
 		f = bench.Beside(o.resultPath(model))
 		if os.Getenv("SAVE_TO_PYTORCH_BENCHMARK_FORMAT") != "" {
-			f.PyTorch, f.Args = strings.TrimSuffix(f.Result, ".json")+".pytorch.json", o.args
+			f.PyTorch, f.Args = withoutExt(f.Result)+".pytorch.json", o.args
 		}
 	}
 	f.Manifest, f.Records = cmp.Or(o.manifest, f.Manifest), cmp.Or(o.records, f.Records)
+	f.Pages = o.pages(model, res)
 	f.Append, f.Selected, f.Detailed = o.appending, o.selected, o.detailed
 	return f
 }
