@@ -12,7 +12,8 @@ import (
 )
 
 // pages are the pages that were asked for, of a result that may be unknown before the
-// run: beside the result file, or where it would be.
+// run: beside the result file, or where it would be. A run in which nothing was sent or
+// succeeded has nothing to draw, and says why by itself.
 func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
 	stem := withoutExt(o.resultPath(model))
 	add := func(kind, title string, draw func(io.Writer, report.Page) error) {
@@ -20,10 +21,10 @@ func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
 			return draw(w, report.Page{Title: title + printable(model), Simulated: res.Simulated(), Facts: facts(res)})
 		}})
 	}
-	if o.plotTimeline {
+	if o.plotTimeline && (res == nil || res.Summary.Completed+res.Summary.Failed > 0) {
 		add(".timeline.html", "Timeline: ", func(w io.Writer, p report.Page) error { return report.Timeline(w, p, res.Records, o.thresholds) })
 	}
-	if o.plotStats {
+	if o.plotStats && (res == nil || res.Summary.Completed > 0) {
 		add(".dataset_stats.html", "Lengths: ", func(w io.Writer, p report.Page) error { return report.Lengths(w, p, res.Records) })
 	}
 	return out

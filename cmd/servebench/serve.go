@@ -167,7 +167,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	}
 	switch {
 	case saveErr != nil:
-		t.fail(saveErr)
+		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))

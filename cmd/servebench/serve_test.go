@@ -71,6 +71,10 @@ func TestServeWritesItsPages(t *testing.T) {
 	if code != exitUsage || out != "" || !strings.Contains(errs, "x.timeline.html is no regular file") {
 		t.Errorf("exit %d: %s%s", code, errs, out)
 	}
+	code, _, errs = command(t, "serve", "--base-url", "http://127.0.0.1:1", "--model", "m", "--num-prompts", "1", "--plot-timeline", "--plot-dataset-stats", "--result-dir", dir)
+	if code != exitTarget || !strings.Contains(errs, "does not answer") {
+		t.Errorf("a server that is not there: exit %d: %s", code, errs)
+	}
 	for path, want := range map[string]string{"a.b/c": "a.b/c", "a.b/.c": "a.b/.c", "a/.c.d": "a/.c", "c.json": "c", "..": ".."} {
 		if got := withoutExt(path); got != want {
 			t.Errorf("%s became %s, want %s", path, got, want)
