@@ -246,7 +246,7 @@ func (r *Result) arrival() string {
 	switch {
 	case !r.openLoop():
 		return "closed_loop"
-	case c.traced():
+	case c.Traced():
 		return "trace"
 	case c.Ramp != nil:
 		return "ramp"

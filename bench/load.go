@@ -14,12 +14,12 @@ import (
 	"github.com/servebench/servebench/loadgen/openai"
 )
 
-// traced tells whether requests are due when their trace says.
-func (c *Config) traced() bool { return c.Dataset.Name == "timed_trace" && !c.IgnoreTimes }
+// Traced tells whether requests are due when their trace says.
+func (c *Config) Traced() bool { return c.Dataset.Name == "timed_trace" && !c.IgnoreTimes }
 
 // paced tells whether requests are to have due times of their own. Of a plan that
 // was built, its Offsets tell.
-func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.traced() }
+func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.Traced() }
 
 // offsets are the due times of a set's requests; nil in a closed loop. vLLM draws
 // them from the generator that the data set may have used before.
@@ -29,7 +29,7 @@ func (c *Config) offsets(set *dataset.Set) ([]time.Duration, error) {
 		*gen = *set.Numpy
 	}
 	switch n := len(set.Requests); {
-	case set.Offsets != nil && c.traced():
+	case set.Offsets != nil && c.Traced():
 		return set.Offsets, nil
 	case c.Ramp != nil:
 		return c.Ramp.Offsets(n, c.Burstiness, gen)
@@ -96,7 +96,7 @@ func (c *Config) validateLoad() (errs []error) {
 		if !c.Rate.IsInf() {
 			bad("ramp-up-strategy: the ramp sets the rate, and request-rate is %v; want one of the two", float64(c.Rate))
 		}
-		if c.traced() {
+		if c.Traced() {
 			bad("ramp-up-strategy: a timed_trace is sent at its own times; want no ramp, or no-self-timed")
 		}
 	}

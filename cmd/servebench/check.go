@@ -88,7 +88,7 @@ func (o *options) remark(r *reader) {
 	if len(c.LoRA) == 0 && r.given("lora-assignment") {
 		without("lora-assignment", "there are no --lora-modules")
 	}
-	if timed := c.Dataset.Name == "timed_trace" && !c.IgnoreTimes; timed && !c.Rate.IsInf() {
+	if c.Traced() && !c.Rate.IsInf() {
 		without("request-rate", "timed_trace has times of its own; --no-self-timed sends by the rate")
 	}
 	if !o.plotTimeline && r.given("timeline-itl-thresholds") {

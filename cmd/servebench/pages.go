@@ -46,7 +46,7 @@ func facts(res *bench.Result) [][2]string {
 	switch {
 	case c.Ramp != nil:
 		load = c.Ramp.String()
-	case c.Dataset.Name == "timed_trace" && !c.IgnoreTimes:
+	case c.Traced():
 		load = "the times of the trace"
 	case !c.Rate.IsInf():
 		load = fmt.Sprintf("%v requests/s, burstiness %v", c.Rate, c.Burstiness)
