@@ -161,6 +161,8 @@ func TestProbes(t *testing.T) {
 		// Every 25 ms, of which each second is missed: at 0, 50, … 300 ms; the one
 		// of 350 ms is cut off.
 		{40, 7, 7},
+		// The second is due in 30,000 years.
+		{1e-12, 1, 0},
 	} {
 		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -372,6 +374,7 @@ func TestValidateLoads(t *testing.T) {
 		{"", func(c *bench.Config) {
 			c.Dataset, c.IgnoreTimes, c.Ramp = trace, true, &loadgen.Ramp{Strategy: "linear", Start: 1, End: 2}
 		}},
+		{"", func(c *bench.Config) { c.Dataset, c.Rate = trace, 1e-12 }}, // not used
 		{"self-timed: a data set random", func(c *bench.Config) { c.IgnoreTimes = true }},
 		{"lora-modules: an empty name", func(c *bench.Config) { c.LoRA = []string{"a", ""} }},
 		{"", func(c *bench.Config) { c.LoRARandom = true }},
