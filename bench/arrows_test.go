@@ -15,7 +15,7 @@ import (
 var arrows = map[string][]string{
 	"bench":           {"dataset", "dataset/hub", "dataset/nprand", "tokenize", "tokenize/chat", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
 	"bench/sim":       {},
-	"bench/report":    {"manifest", "metrics", "metrics/stat"},
+	"bench/report":    {"metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},
 	"loadgen/openai":  {"loadgen", "loadgen/sse", "loadgen/rxtime", "dataset", "metrics"},
 	"loadgen/sse":     {},
@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"tokenize/remote": {"tokenize"},
 	"metrics":         {"metrics/stat"},
 	"metrics/stat":    {},
-	"manifest":        {"metrics"},
+	"manifest":        {},
 	"manifest/probe":  {"manifest", "metrics"},
 }
 

@@ -215,7 +215,7 @@ func (r *Result) neverStreamed() bool {
 // task is the schema's word for what was asked of the server.
 func (r *Result) task() string {
 	switch r.Config.API() {
-	case openai.Embeddings, openai.EmbeddingsChat, openai.Infinity:
+	case openai.Embeddings, openai.EmbeddingsChat, openai.EmbeddingsClip, openai.Infinity, openai.InfinityClip:
 		return "embedding"
 	case openai.Pooling:
 		return "pooling"
@@ -246,7 +246,7 @@ func (r *Result) arrival() string {
 	switch {
 	case !r.openLoop():
 		return "closed_loop"
-	case c.traced():
+	case c.Traced():
 		return "trace"
 	case c.Ramp != nil:
 		return "ramp"
@@ -368,7 +368,7 @@ func (r *Result) inputAsked() manifest.TokenCount {
 		return tokenCount(lo, hi, mean)
 	}
 	if r.Config.Dataset.Name == "random" {
-		n := r.Config.Dataset.InputLen + r.Config.Dataset.PrefixLen
+		n := (r.Config.Dataset.InputLen + r.Config.Dataset.PrefixLen) * max(1, r.Config.Dataset.BatchSize)
 		return tokenCount(n, n, float64(n))
 	}
 	// A token has at least one byte: the only bound that is known, and doubts
@@ -389,6 +389,13 @@ func (r *Result) outputAsked() manifest.TokenCount {
 // setRequested says what was asked for, where that is known.
 func (r *Result) setRequested(ext map[string]any) {
 	d := &r.Config.Dataset
+	if d.Name == "random" && d.BatchSize > 1 { // the last batch may be smaller, and pooled
+		lo, hi, _ := rangeOf(r.Plan.Requests, func(q loadgen.Request) int { return q.Sequences * (d.InputLen + d.PrefixLen) })
+		if lo == hi && hi > 0 && d.RangeRatio.Input == 0 {
+			ext["servebench.requested_input_tokens"] = requested(hi, 0)
+		}
+		return
+	}
 	if d.Name == "random" {
 		ext["servebench.requested_input_tokens"] = requested(d.InputLen+d.PrefixLen, d.RangeRatio.Input)
 		if r.pools() {
@@ -421,7 +428,10 @@ func (r *Result) measurement(command string) manifest.Measurement {
 		warm += map[bool]string{true: ", all with the first timed prompt", false: ", with prompts of their own"}[c.Dataset.WarmupFirst]
 	}
 	scope := "client-observed request latency"
-	if c.Stream {
+	switch {
+	case !c.Stream && r.stamped():
+		scope += ", its end by the kernel's receive time"
+	case c.Stream:
 		scope = "client-observed streaming request latency, arrivals by the time of reading"
 		if r.stamped() {
 			scope = "client-observed streaming request latency, arrivals by the kernel's receive time"
@@ -495,9 +505,12 @@ var basePercentiles = []float64{50, 90, 95, 99}
 
 // stamped tells whether arrivals are the kernel's receive times.
 func (r *Result) stamped() bool {
-	k := &r.Summary.Counters
-	return !r.Config.Target.NoKernelStamps && k.Reads > 0 && k.NoStamp < k.Reads
+	return !r.Config.Target.NoKernelStamps && r.Summary.Counters.NoStamp < r.reads()
 }
+
+// reads are those that a stamp was wanted for: with events, or at the end of a body
+// in one piece.
+func (r *Result) reads() int { return r.Summary.Counters.Reads + r.Summary.Counters.NotStreamed }
 
 // publicConfig is the configuration without what is ours alone: addresses,
 // headers, paths, labels, the extra body.

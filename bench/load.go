@@ -14,12 +14,12 @@ import (
 	"github.com/servebench/servebench/loadgen/openai"
 )
 
-// traced tells whether requests are due when their trace says.
-func (c *Config) traced() bool { return c.Dataset.Name == "timed_trace" && !c.IgnoreTimes }
+// Traced tells whether requests are due when their trace says.
+func (c *Config) Traced() bool { return c.Dataset.Name == "timed_trace" && !c.IgnoreTimes }
 
 // paced tells whether requests are to have due times of their own. Of a plan that
 // was built, its Offsets tell.
-func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.traced() }
+func (c *Config) paced() bool { return !c.Rate.IsInf() || c.Ramp != nil || c.Traced() }
 
 // offsets are the due times of a set's requests; nil in a closed loop. vLLM draws
 // them from the generator that the data set may have used before.
@@ -29,7 +29,7 @@ func (c *Config) offsets(set *dataset.Set) ([]time.Duration, error) {
 		*gen = *set.Numpy
 	}
 	switch n := len(set.Requests); {
-	case set.Offsets != nil && c.traced():
+	case set.Offsets != nil && c.Traced():
 		return set.Offsets, nil
 	case c.Ramp != nil:
 		return c.Ramp.Offsets(n, c.Burstiness, gen)
@@ -96,7 +96,7 @@ func (c *Config) validateLoad() (errs []error) {
 		if !c.Rate.IsInf() {
 			bad("ramp-up-strategy: the ramp sets the rate, and request-rate is %v; want one of the two", float64(c.Rate))
 		}
-		if c.traced() {
+		if c.Traced() {
 			bad("ramp-up-strategy: a timed_trace is sent at its own times; want no ramp, or no-self-timed")
 		}
 	}
@@ -114,6 +114,15 @@ func (c *Config) validateLoad() (errs []error) {
 	return errs
 }
 
+// imageAPIs are those that take the images of a data set which always has some.
+var imageAPIs = map[string][]openai.API{
+	"random-mm":    {openai.Chat},
+	"custom_image": {openai.Chat, openai.EmbeddingsChat, openai.EmbeddingsClip, openai.InfinityClip},
+}
+
+// batchAPIs take several prompts in one request.
+var batchAPIs = []openai.API{openai.Embeddings, openai.Pooling, openai.Infinity, openai.InfinityClip}
+
 // validateForm reports data sets whose requests the backend cannot take.
 func (c *Config) validateForm() (errs []error) {
 	if _, ok := backends[c.Backend]; !ok {
@@ -124,17 +133,17 @@ func (c *Config) validateForm() (errs []error) {
 	if d.TokenIDs && api != openai.Completions {
 		bad("prompt-form: token-ids exist only in completions, not with the backend %s; want text, or a completions backend", c.Backend)
 	}
-	images := d.Name == "random-mm" || d.Name == "custom_image"
+	_, images := imageAPIs[d.Name]
 	switch {
 	case d.Name == "timed_trace" && api != openai.Completions:
 		bad("dataset-name: timed_trace sends token ids, which the backend %s does not take; want vllm or openai", c.Backend)
-	case images && api != openai.Chat && !(api == openai.EmbeddingsChat && d.Name == "custom_image"):
+	case images && !slices.Contains(imageAPIs[d.Name], api):
 		bad("dataset-name: %s sends images, which the backend %s does not take; want openai-chat", d.Name, c.Backend)
 	case d.Name == "random-rerank" && api.Generates():
 		bad("dataset-name: random-rerank sends a query and documents, which the backend %s does not take; want vllm-rerank", c.Backend)
 	case api == openai.Rerank && d.Name != "random-rerank":
 		bad("backend: vllm-rerank sends a query and documents, which dataset-name %s does not have; want random-rerank", d.Name)
-	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains([]openai.API{openai.Embeddings, openai.Pooling, openai.Infinity}, api):
+	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains(batchAPIs, api):
 		bad("random-batch-size: %d prompts a request, which the backend %s does not take; want 1, or a backend for embeddings", d.BatchSize, c.Backend)
 	}
 	if len(c.TemplateKwargs) > 0 && !isObject(c.TemplateKwargs) {

@@ -22,6 +22,7 @@ import (
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
 	"github.com/servebench/servebench/metrics"
 )
@@ -160,6 +161,8 @@ func TestProbes(t *testing.T) {
 		// Every 25 ms, of which each second is missed: at 0, 50, … 300 ms; the one
 		// of 350 ms is cut off.
 		{40, 7, 7},
+		// The second is due in 30,000 years.
+		{1e-12, 1, 0},
 	} {
 		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,8 +302,11 @@ func TestPooledManifest(t *testing.T) {
 		"openai-embeddings":      {"embedding", "openai-compatible-embeddings"},
 		"openai-embeddings-chat": {"embedding", "openai-compatible-embeddings"},
 		"infinity-embeddings":    {"embedding", "openai-compatible-embeddings"},
-		"vllm-pooling":           {"pooling", "openai-compatible-pooling"},
-		"vllm-rerank":            {"rerank", "openai-compatible-rerank"},
+
+		"openai-embeddings-clip":   {"embedding", "openai-compatible-embeddings"},
+		"infinity-embeddings-clip": {"embedding", "openai-compatible-embeddings"},
+		"vllm-pooling":             {"pooling", "openai-compatible-pooling"},
+		"vllm-rerank":              {"rerank", "openai-compatible-rerank"},
 	} {
 		t.Run(backend, func(t *testing.T) {
 			run := save(t, pooled(backend))
@@ -312,6 +318,13 @@ func TestPooledManifest(t *testing.T) {
 			}
 			if run.Measurement.Extensions["servebench.total_input_sequences"] != 6.0 {
 				t.Errorf("%v sequences, want 6", run.Measurement.Extensions["servebench.total_input_sequences"])
+			}
+			asked, _ := run.Workload.Extensions["servebench.requested_input_tokens"].(map[string]any)
+			if asked["value"] != 16.0 { // two texts of eight
+				t.Errorf("asked for %v tokens, want 16", asked)
+			}
+			if run.Measurement.Extensions["servebench.kernel_receive_stamps"] != true || run.Measurement.ClientOverheadIncluded {
+				t.Errorf("%+v, want the kernel's stamps", run.Measurement)
 			}
 			if !strings.Contains(strings.Join(run.Warnings, "\n"), "Nothing was generated") {
 				t.Errorf("warnings %q", run.Warnings)
@@ -361,6 +374,7 @@ func TestValidateLoads(t *testing.T) {
 		{"", func(c *bench.Config) {
 			c.Dataset, c.IgnoreTimes, c.Ramp = trace, true, &loadgen.Ramp{Strategy: "linear", Start: 1, End: 2}
 		}},
+		{"", func(c *bench.Config) { c.Dataset, c.Rate = trace, 1e-12 }}, // not used
 		{"self-timed: a data set random", func(c *bench.Config) { c.IgnoreTimes = true }},
 		{"lora-modules: an empty name", func(c *bench.Config) { c.LoRA = []string{"a", ""} }},
 		{"", func(c *bench.Config) { c.LoRARandom = true }},
@@ -374,6 +388,13 @@ func TestValidateLoads(t *testing.T) {
 		{"", func(c *bench.Config) {
 			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "openai-chat"
 		}},
+		{"", func(c *bench.Config) {
+			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "openai-embeddings-clip"
+		}},
+		{"", func(c *bench.Config) {
+			c.Dataset.Name, c.Dataset.Path, c.Backend = "custom_image", "i.jsonl", "infinity-embeddings-clip"
+		}},
+		{"", func(c *bench.Config) { c.Backend, c.Dataset.BatchSize = "infinity-embeddings-clip", 2 }},
 		{"dataset-name: random-rerank sends a query", func(c *bench.Config) { c.Dataset.Name = "random-rerank" }},
 		{"backend: vllm-rerank sends a query", func(c *bench.Config) { c.Backend = "vllm-rerank" }},
 		{"", func(c *bench.Config) { c.Backend, c.Dataset.Name = "vllm-rerank", "random-rerank" }},
@@ -491,5 +512,30 @@ func TestMetadataAndAppend(t *testing.T) {
 		`"mean_e2el_ms":100.0,"median_e2el_ms":100.0,"std_e2el_ms":0.0,"p99_e2el_ms":100.0,"outcome":"completed",`
 	if !strings.HasPrefix(lines[0], head) {
 		t.Errorf("got\n%s\nwant\n%s", lines[0], head)
+	}
+}
+
+// A CLIP model embeds a text or an image: of a row with both the image is sent, in a
+// message or, to infinity, as its address.
+func TestClipImages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "i.jsonl")
+	if err := os.WriteFile(path, []byte(`{"prompt":"a cat","image_files":["http://x.test/i.png"]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for backend, want := range map[string]string{
+		"openai-embeddings-clip": `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":""},` +
+			`{"type":"image_url","image_url":{"url":"http://x.test/i.png"}}]}],"truncate_prompt_tokens":-1}`,
+		"infinity-embeddings-clip": `{"model":"m","input":"http://x.test/i.png","modality":"image"}`,
+	} {
+		plan, err := bench.Prepare(t.Context(), bench.Config{
+			Backend: backend, Model: "m", NoTokenizer: true, Target: openai.Config{BaseURL: "http://x.test"},
+			Dataset: dataset.Spec{Name: "custom_image", Path: path, Prompts: 1, OutputLen: 1},
+		})
+		if err != nil || string(plan.Requests[0].Body) != want {
+			t.Errorf("%s: %v, want\n%s", backend, err, want)
+			if err == nil {
+				t.Errorf("got\n%s", plan.Requests[0].Body)
+			}
+		}
 	}
 }

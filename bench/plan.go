@@ -134,7 +134,7 @@ func (s *session) build(ctx context.Context, ask bool) error {
 	if p.Offsets, err = s.cfg.offsets(set); err != nil {
 		return err
 	}
-	if s.cfg.traced() && !s.cfg.Rate.IsInf() {
+	if s.cfg.Traced() && !s.cfg.Rate.IsInf() {
 		p.warnf("The rate of %v requests a second is not used: the trace's own times are.", s.cfg.Rate)
 	}
 	if err := s.buildOthers(timed, set.Warmups); err != nil {

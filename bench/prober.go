@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -93,8 +94,14 @@ func (p *prober) count(ctx context.Context, r *metrics.Record) bool {
 	return true
 }
 
-// at is when tick k is due.
-func (p *prober) at(k int) time.Duration { return time.Duration(float64(k) / p.rate * 1e9) }
+// at is when tick k is due. One that is due after longer than a Duration holds is
+// never due.
+func (p *prober) at(k int) time.Duration {
+	if ns := float64(k) / p.rate * 1e9; ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return math.MaxInt64
+}
 
 // passed is the last tick that was due by now.
 func (p *prober) passed(now time.Duration) int {

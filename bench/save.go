@@ -31,12 +31,20 @@ type Files struct {
 	// command's flags under argparse's names, for this file; headers are hidden.
 	PyTorch string
 	Args    map[string]any
+	// Pages are further files about the run, written like the others.
+	Pages []Page
 	// Append adds the result as a line to Result. Manifest, Records and HDR
 	// then carry the run's id in their names, and Result is no artifact.
 	Append bool
 	// Selected are the metrics of the result JSON; Detailed adds its arrays.
 	Selected []string
 	Detailed bool
+}
+
+// Page is one of Files.Pages. Write is not asked for by Check.
+type Page struct {
+	Path  string
+	Write func(io.Writer) error
 }
 
 // Beside returns the files that go with a result file: run.json has
@@ -64,7 +72,11 @@ func withID(path, id string) string {
 func (f Files) Check() error {
 	var errs []error
 	seen := map[string]bool{}
-	for _, path := range []string{f.Result, f.Manifest, f.Records, f.HDR, f.PyTorch} {
+	paths := []string{f.Result, f.Manifest, f.Records, f.HDR, f.PyTorch}
+	for _, p := range f.Pages {
+		paths = append(paths, p.Path)
+	}
+	for _, path := range paths {
 		if path == "" {
 			continue
 		}
@@ -156,6 +168,9 @@ func (r *Result) Save(f Files) ([]string, error) {
 		} else if doc != nil {
 			s.write(f.PyTorch, "", "", "", false, bytesOf(doc))
 		}
+	}
+	for _, p := range f.Pages {
+		s.write(p.Path, "", "", "", false, p.Write)
 	}
 	if f.Manifest != "" {
 		run := r.Manifest(result, s.artifacts)

@@ -84,7 +84,7 @@ type Record struct {
 	Redialed      int  // idle connections found closed with nothing written, replaced
 	Clamped       int  // arrivals moved into [previous arrival, read time]
 	Discarded     int  // kernel stamps that could not be right
-	NoStamp       int  // event-bearing reads without a kernel stamp
+	NoStamp       int  // event-bearing reads, and ends of a body in one piece, without a kernel stamp
 	Trailing      int  // bytes after [DONE], ignored
 	Undrained     bool // the connection was dropped as the server kept it open after [DONE]
 

@@ -88,7 +88,7 @@ func (o *options) remark(r *reader) {
 	if len(c.LoRA) == 0 && r.given("lora-assignment") {
 		without("lora-assignment", "there are no --lora-modules")
 	}
-	if timed := c.Dataset.Name == "timed_trace" && !c.IgnoreTimes; timed && !c.Rate.IsInf() {
+	if c.Traced() && !c.Rate.IsInf() {
 		without("request-rate", "timed_trace has times of its own; --no-self-timed sends by the rate")
 	}
 	if !o.plotTimeline && r.given("timeline-itl-thresholds") {
@@ -103,7 +103,7 @@ func (o *options) notes() (out []string) {
 		out = append(out, "no --temperature: the server's default decides how tokens are chosen")
 	}
 	out = append(out, o.remarks...)
-	if !o.saving && !o.appending && (o.filename != "" || o.dir != "") {
+	if !o.saving && !o.appending && !o.plotTimeline && !o.plotStats && (o.filename != "" || o.dir != "") {
 		out = append(out, "no --save-result: --result-dir and --result-filename save nothing")
 	}
 	if c.Subject != nil && !o.saving && !o.appending && o.manifest == "" {

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"slices"
-
-	"github.com/servebench/servebench/bench"
-)
+import "slices"
 
 // This file is the one place for what a flag of `servebench serve` is. The normaliser,
 // urfave/cli, defaults, help, completion and notes all read the table. When vLLM
@@ -80,12 +76,7 @@ func (s flagSpec) offered() []string {
 }
 
 // refusal is the reason for refusing a choice, "" for the others.
-func (s flagSpec) refusal(value string) string {
-	if s.Name == "backend" && slices.Contains(bench.Backends(), value) {
-		return ""
-	}
-	return s.Refused[value]
-}
+func (s flagSpec) refusal(value string) string { return s.Refused[value] }
 
 // group is a part of the help.
 type group struct {
@@ -161,7 +152,6 @@ var (
 // Reasons that several flags share.
 const (
 	whyAudio = "audio is not sent"
-	whyClip  = "image embeddings are not requested"
 	whyCode  = "code that comes with a model is never run here"
 )
 
@@ -173,9 +163,8 @@ var flagTable = []flagSpec{
 	{Name: "backend", Group: inConnection, Default: "openai",
 		Choices: []string{"vllm", "openai", "openai-chat", "openai-responses", "openai-audio", "openai-embeddings", "openai-embeddings-chat",
 			"openai-embeddings-clip", "openai-embeddings-vlm2vec", "infinity-embeddings", "infinity-embeddings-clip", "vllm-pooling", "vllm-rerank"},
-		Refused: map[string]string{"openai-audio": whyAudio, "openai-embeddings-clip": whyClip,
-			"openai-embeddings-vlm2vec": whyClip, "infinity-embeddings-clip": whyClip},
-		Help: "form of the requests", More: "vllm and openai are both completions."},
+		Refused: map[string]string{"openai-audio": whyAudio, "openai-embeddings-vlm2vec": "the prompts of VLM2Vec are not made"},
+		Help:    "form of the requests", More: "vllm and openai are both completions."},
 	{Name: "base-url", Group: inConnection, Unset: "from --host and --port", Help: "URL of the server, without the endpoint"},
 	{Name: "host", Group: inConnection, Default: "127.0.0.1", Help: "host of the server"},
 	{Name: "port", Group: inConnection, Kind: kindInt, Default: "8000", Help: "port of the server"},

@@ -143,14 +143,8 @@ func (r *reader) target(api openai.API) openai.Config {
 	return cfg
 }
 
-// endings are what vLLM asks of a backend's endpoint.
-var endings = map[openai.API]string{
-	openai.Completions: "completions", openai.Chat: "chat/completions", openai.Responses: "responses",
-	openai.Embeddings: "embeddings", openai.EmbeddingsChat: "embeddings", openai.Infinity: "embeddings",
-	openai.Pooling: "pooling", openai.Rerank: "rerank",
-}
-
-// endpoint is the backend's own, unless another is given.
+// endpoint is the backend's own, unless another is given. As in vLLM another must end
+// like it.
 func (r *reader) endpoint(api openai.API) string {
 	if !r.given("endpoint") {
 		return api.Path()
@@ -163,7 +157,8 @@ func (r *reader) endpoint(api openai.API) string {
 		e = "/" + e
 	}
 	chat := strings.HasSuffix(e, "chat/completions")
-	if !strings.HasSuffix(e, endings[api]) || chat && api != openai.Chat {
+	ending := strings.TrimPrefix(strings.TrimPrefix(api.Path(), "/v1"), "/")
+	if !strings.HasSuffix(e, ending) || chat && api != openai.Chat {
 		r.badf("endpoint", "%s does not fit --backend %s; want %s, or leave it out", quoteWord(e), r.text("backend"), api.Path())
 	}
 	return e
@@ -284,16 +279,17 @@ func (o *options) readSim(r *reader) {
 	o.config.Target.APIKey = ""
 }
 
-// files says what to write where; model may be unknown before the run.
-func (o *options) files(model string) bench.Files {
+// files says what to write where; model may be unknown before the run, as res is.
+func (o *options) files(model string, res *bench.Result) bench.Files {
 	var f bench.Files
 	if o.saving || o.appending {
 		f = bench.Beside(o.resultPath(model))
 		if os.Getenv("SAVE_TO_PYTORCH_BENCHMARK_FORMAT") != "" {
-			f.PyTorch, f.Args = strings.TrimSuffix(f.Result, ".json")+".pytorch.json", o.args
+			f.PyTorch, f.Args = withoutExt(f.Result)+".pytorch.json", o.args
 		}
 	}
 	f.Manifest, f.Records = cmp.Or(o.manifest, f.Manifest), cmp.Or(o.records, f.Records)
+	f.Pages = o.pages(model, res)
 	f.Append, f.Selected, f.Detailed = o.appending, o.selected, o.detailed
 	return f
 }

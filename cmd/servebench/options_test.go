@@ -197,6 +197,7 @@ func TestConflicts(t *testing.T) {
 		{"--timeline-itl-thresholds a,b", "--timeline-itl-thresholds: two"},
 		{"--extra-body [1]", "--extra-body: object"},
 		{"--chat-template-kwargs 5", "--chat-template-kwargs: object"},
+		{"--backend openai-embeddings-clip --endpoint /v1/completions", "--endpoint: --backend openai-embeddings-clip /v1/embeddings"},
 		{"--backend openai-chat --endpoint /v1/completions", "--endpoint: --backend openai-chat /v1/chat/completions"},
 		{"--backend openai-embeddings --endpoint /v1/completions", "--endpoint: /v1/embeddings"},
 		{"--backend vllm --endpoint /v1/chat/completions", "--endpoint: /v1/completions"},
@@ -272,5 +273,27 @@ func TestResultNames(t *testing.T) {
 		if got := o.defaultName("org/m"); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s, want %s...", args, got, want)
 		}
+	}
+}
+
+// The arguments in the file for PyTorch's data base are those that argparse has, of
+// Python's types; what may hold credentials is hidden.
+func TestArguments(t *testing.T) {
+	o, err := optionsOf(t, "--request-rate", "5", "--seed", "0_7", "--profile", "--header", "A=b", "--extra-body.a", "1", "--lora-modules", "x", "y",
+		"--chat-template-kwargs", `{"a": 1}`, "--temperature", "1e-5", "--dataset-name", "custom", "--dataset-path", "c.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"request_rate": "5.0", "burstiness": "1.0", "seed": "7", "profile": "true", "insecure": "false", "header": `"***"`, "extra_body": `"***"`,
+		"lora_modules": `["x","y"]`, "goodput": "null", "model": "null", "self_timed": "null", "chat_template_kwargs": `{"a":1}`,
+		"temperature": "1e-05", "num_prompts": "1000", "asr_max_audio_len_sec": `"inf"`, "top_k": "null",
+	} {
+		if got, err := json.Marshal(o.args[name]); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
+	}
+	if _, ok := o.args["dry_run"]; ok {
+		t.Error("a flag of ours is no argument of vLLM's")
 	}
 }

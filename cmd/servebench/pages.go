@@ -2,53 +2,41 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 )
 
-// writePages writes the pages that were asked for, beside the result or where it
-// would be, and returns the names of those that were written.
-func (o *options) writePages(res *bench.Result) (written []string, err error) {
-	stem := strings.TrimSuffix(o.resultPath(res.Config.Model), ".json")
-	add := func(path string, draw func(io.Writer) error) {
-		if wrong := writePage(path, draw); wrong != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", path, wrong))
-			return
-		}
-		written = append(written, path)
+// pages are the pages that were asked for, of a result that may be unknown before the
+// run: beside the result file, or where it would be. A run in which nothing was sent or
+// succeeded has nothing to draw, and says why by itself.
+func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
+	stem := withoutExt(o.resultPath(model))
+	add := func(kind, title string, draw func(io.Writer, report.Page) error) {
+		out = append(out, bench.Page{Path: stem + kind, Write: func(w io.Writer) error {
+			return draw(w, report.Page{Title: title + printable(model), Simulated: res.Simulated(), Facts: facts(res)})
+		}})
 	}
-	page := report.Page{Simulated: res.Simulated(), Facts: facts(res)}
-	name := printable(res.Config.Model)
-	if o.plotTimeline {
-		page.Title = "Timeline: " + name
-		add(stem+".timeline.html", func(w io.Writer) error { return report.Timeline(w, page, res.Records, o.thresholds) })
+	if o.plotTimeline && (res == nil || res.Summary.Completed+res.Summary.Failed > 0) {
+		add(".timeline.html", "Timeline: ", func(w io.Writer, p report.Page) error { return report.Timeline(w, p, res.Records, o.thresholds) })
 	}
-	if o.plotStats {
-		page.Title = "Lengths: " + name
-		add(stem+".dataset_stats.html", func(w io.Writer) error { return report.Lengths(w, page, res.Records) })
+	if o.plotStats && (res == nil || res.Summary.Completed > 0) {
+		add(".dataset_stats.html", "Lengths: ", func(w io.Writer, p report.Page) error { return report.Lengths(w, p, res.Records) })
 	}
-	return written, err
+	return out
 }
 
-// writePage makes a file that appears whole or not at all.
-func writePage(path string, draw func(io.Writer) error) error {
-	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o666))
-	if err != nil {
-		return err
+// withoutExt is a path without the last suffix of its file name, as Python's
+// os.path.splitext cuts it.
+func withoutExt(path string) string {
+	if name := filepath.Base(path); strings.TrimLeft(name, ".") != "" {
+		return strings.TrimSuffix(path, filepath.Ext(strings.TrimLeft(name, ".")))
 	}
-	defer file.Cleanup()
-	if err := draw(file); err != nil {
-		return err
-	}
-	return file.CloseAtomicallyReplace()
+	return path
 }
 
 // facts are what stands above a page's charts.
@@ -58,7 +46,7 @@ func facts(res *bench.Result) [][2]string {
 	switch {
 	case c.Ramp != nil:
 		load = c.Ramp.String()
-	case c.Dataset.Name == "timed_trace" && !c.IgnoreTimes:
+	case c.Traced():
 		load = "the times of the trace"
 	case !c.Rate.IsInf():
 		load = fmt.Sprintf("%v requests/s, burstiness %v", c.Rate, c.Burstiness)

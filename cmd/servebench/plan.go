@@ -52,7 +52,7 @@ func schedule(c *bench.Config, p *bench.Plan) string {
 	switch {
 	case c.Ramp != nil:
 		pace = fmt.Sprintf("%s from %v to %v requests/s, burstiness %v", c.Ramp.Strategy, c.Ramp.Start, c.Ramp.End, c.Burstiness)
-	case c.Dataset.Name == "timed_trace" && !c.IgnoreTimes:
+	case c.Traced():
 		pace = "the times of the trace"
 	}
 	s := fmt.Sprintf("open loop, %s, first due at %v, last at %v", pace, p.Offsets[0].Round(time.Microsecond), p.Offsets[n-1].Round(time.Microsecond))

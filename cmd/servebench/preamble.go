@@ -49,7 +49,7 @@ func (o *options) announce(w io.Writer) {
 	if c.Profile {
 		line("Starting profiler...")
 	}
-	if c.Dataset.Name == "timed_trace" && !c.IgnoreTimes {
+	if c.Traced() {
 		line("Self timing is set, using the timestamps from the trace file.")
 	} else {
 		o.announceRate(line)

@@ -226,7 +226,7 @@ func typed(k kind, text string) any {
 		}
 	case kindFloat:
 		if v, err := number.Float64(); err == nil && !math.IsInf(v, 0) {
-			return loadgen.Number(v) // with a decimal point, as Python's float
+			return json.RawMessage(loadgen.Number(v).String()) // with a decimal point, as Python's float
 		}
 	case kindJSON:
 		if json.Valid([]byte(text)) {

@@ -103,7 +103,7 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 	if err := o.checkDescriptors(); err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
-	if err := o.files(o.config.Model).Check(); err != nil {
+	if err := o.files(o.config.Model, nil).Check(); err != nil {
 		return &exitError{code: exitUsage, err: fmt.Errorf("results cannot be saved: %w", err), hint: "--result-dir names a folder that can be written"}
 	}
 	return o.measure(ctx, t)
@@ -150,7 +150,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	if res == nil {
 		return &exitError{code: exitUsage, err: flagged(err)}
 	}
-	saved, saveErr := o.save(res)
+	saved, saveErr := res.Save(o.files(res.Config.Model, res))
 	if res.Summary.Completed+res.Summary.Failed > 0 {
 		// A reader that has gone away is no reason to lose the exit code; a full
 		// disk is, where the table was all there is.
@@ -167,7 +167,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	}
 	switch {
 	case saveErr != nil:
-		t.fail(saveErr)
+		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
@@ -181,16 +181,6 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return nil
-}
-
-// save writes what was asked for; nothing was asked for without a flag.
-func (o *options) save(res *bench.Result) ([]string, error) {
-	saved, err := res.Save(o.files(res.Config.Model))
-	if !o.plotTimeline && !o.plotStats {
-		return saved, err
-	}
-	pages, pageErr := o.writePages(res)
-	return append(saved, pages...), errors.Join(err, pageErr)
 }
 
 // hint says what would help against a server's failure.
@@ -238,6 +228,17 @@ func (s *signalState) code() int {
 	return 130
 }
 
+// ending says what a first signal does in a phase of a run.
+func (o *options) ending(phase string) string {
+	switch phase {
+	case "run":
+		return fmt.Sprintf("no new requests; those in flight have %v to end, a second signal ends all at once", o.config.Grace)
+	case "stopping the profiler", "results":
+		return "the timed requests are over and get saved; a second signal ends all at once"
+	}
+	return "ending before the timed requests"
+}
+
 // catchSignals makes the first signal stop the issuing of requests, the second
 // one end all at once.
 func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *signalState) {
@@ -253,11 +254,7 @@ func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Contex
 		case sig := <-in:
 			s.received <- sig
 			close(soft)
-			if o.config.Progress.Phase() == "run" {
-				t.notef("%v: no new requests; those in flight have %v to end, a second signal ends all at once", sig, o.config.Grace)
-			} else {
-				t.notef("%v: ending before the timed requests", sig)
-			}
+			t.notef("%v: %s", sig, o.ending(o.config.Progress.Phase()))
 		case <-ctx.Done():
 			return
 		}

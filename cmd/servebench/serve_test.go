@@ -51,6 +51,37 @@ func TestServeWritesItsFiles(t *testing.T) {
 	}
 }
 
+// Pages need no --save-result. Their folder is made, and what cannot be written is told
+// before the first request. Names lose their last suffix, as vLLM's do.
+func TestServeWritesItsPages(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "deep")
+	code, out, errs := command(t, serveArgs("--plot-timeline", "--plot-dataset-stats", "--result-dir", dir, "--result-filename", "run.v1.txt")...)
+	if code != 0 || strings.Contains(errs, "save nothing") {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, name := range []string{"run.v1.timeline.html", "run.v1.dataset_stats.html"} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Contains(data, []byte("<html")) || !strings.Contains(out, name) {
+			t.Errorf("%s: %v, %d bytes", name, err, len(data))
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "x.timeline.html"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs = command(t, serveArgs("--plot-timeline", "--result-dir", dir, "--result-filename", "x.json")...)
+	if code != exitUsage || out != "" || !strings.Contains(errs, "x.timeline.html is no regular file") {
+		t.Errorf("exit %d: %s%s", code, errs, out)
+	}
+	code, _, errs = command(t, "serve", "--base-url", "http://127.0.0.1:1", "--model", "m", "--num-prompts", "1", "--plot-timeline", "--plot-dataset-stats", "--result-dir", dir)
+	if code != exitTarget || !strings.Contains(errs, "does not answer") {
+		t.Errorf("a server that is not there: exit %d: %s", code, errs)
+	}
+	for path, want := range map[string]string{"a.b/c": "a.b/c", "a.b/.c": "a.b/.c", "a/.c.d": "a/.c", "c.json": "c", "..": ".."} {
+		if got := withoutExt(path); got != want {
+			t.Errorf("%s became %s, want %s", path, got, want)
+		}
+	}
+}
+
 // Without a flag that asks for a file nothing is written.
 func TestServeWritesNothingUnasked(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -13,7 +13,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/manifest"
 )
@@ -144,3 +146,16 @@ func (l *lines) has(word string) <-chan struct{} {
 }
 
 func (l *lines) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.buf.String() }
+
+// What a signal does depends on how far the run is.
+func TestEndingOfEachPhase(t *testing.T) {
+	o := &options{config: bench.Config{Grace: 10 * time.Second}}
+	for phase, want := range map[string]string{
+		"": "before", "warm-up": "before", "starting the profiler": "before", "run": "have 10s to end",
+		"stopping the profiler": "are over", "results": "are over",
+	} {
+		if got := o.ending(phase); !strings.Contains(got, want) {
+			t.Errorf("%q: %s", phase, got)
+		}
+	}
+}

@@ -57,7 +57,9 @@ func apiOf(path string) API {
 }
 
 // Renders tells the APIs that render the model's chat template themselves.
-func (a API) Renders() bool { return a == Chat || a == Responses || a == EmbeddingsChat }
+func (a API) Renders() bool {
+	return a == Chat || a == Responses || a == EmbeddingsChat || a == EmbeddingsClip
+}
 
 // Generates tells the APIs that generate tokens from those that pool a prompt
 // into vectors or scores.

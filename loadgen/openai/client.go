@@ -389,32 +389,6 @@ func (c *Client) Open(ctx context.Context, n int) error {
 	return g.Wait()
 }
 
-// Post asks the target for something that takes no body and gives nothing back,
-// such as /start_profile. The error is that of the transport, or an HTTP status
-// that is no success with what the server says.
-func (c *Client) Post(ctx context.Context, path string) error {
-	u, err := url.Parse(c.cfg.BaseURL)
-	if err != nil {
-		return err
-	}
-	u.RawQuery, u.Fragment = "", ""
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath(path).String(), nil)
-	if err != nil {
-		return err
-	}
-	req.Header = c.Headers()
-	res, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, errBodyMax))
-	if res.StatusCode/100 == 2 {
-		return err
-	}
-	return fmt.Errorf("HTTP %d: %s", res.StatusCode, c.redact(errorText(body)))
-}
-
 // Model is one entry of the target's model list.
 type Model struct{ ID, Root string }
 

@@ -100,10 +100,8 @@ func (k *call) takeBytes(res *http.Response) error {
 	for {
 		n, err := res.Body.Read(k.buf[:])
 		size += n
-		if n > 0 {
-			k.rec.Done, _, _ = k.stamp()
-		}
 		if err == io.EOF {
+			k.stampEnd()
 			break
 		}
 		if err != nil {

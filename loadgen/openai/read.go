@@ -386,8 +386,16 @@ func (k *call) readBody(res *http.Response, head []byte, err error) error {
 	if len(all) > limit {
 		return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
 	}
-	k.rec.Done, _, _ = k.stamp()
+	k.stampEnd()
 	return err
+}
+
+// stampEnd notes when a body in one piece has ended.
+func (k *call) stampEnd() {
+	var kernel bool
+	if k.rec.Done, _, kernel = k.stamp(); !kernel {
+		k.rec.NoStamp++
+	}
 }
 
 // watch ends a request that takes too long. The hot path only stores the time

@@ -178,36 +178,6 @@ func TestModels(t *testing.T) {
 	})
 }
 
-// TestPost: what is asked of the target beside requests has its key and headers,
-// and says what went wrong without repeating a secret.
-func TestPost(t *testing.T) {
-	for _, tt := range []struct{ response, want string }{
-		{plain("200 OK", "text/plain", ""), "<nil>"},
-		{"HTTP/1.1 204 No Content\r\n\r\n", "<nil>"},
-		{plain("404 Not Found", "application/json", `{"detail":"Not Found"}`), "HTTP 404: Not Found"},
-		{plain("307 X", "text/plain", "to \x1b[31m k-secret", "Location: http://evil/\r\n"), `HTTP 307: to \u001b[31m <redacted>`},
-	} {
-		var r *http.Request
-		serve := func(p *peer) {
-			r = p.next()
-			p.send(tt.response)
-		}
-		bubble(t, Config{APIKey: "k-secret", Header: map[string]string{"X-A": "1"}, BaseURL: "http://x.test/p/?q=1"}, serve, func(t *testing.T, c *Client) {
-			if err := c.Post(t.Context(), "/start_profile"); fmt.Sprint(err) != tt.want {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-			if r.Method != "POST" || r.RequestURI != "/p/start_profile" || r.ContentLength != 0 || r.Header.Get("Authorization") != "Bearer k-secret" || r.Header.Get("X-A") != "1" {
-				t.Errorf("%s %s %d %v", r.Method, r.RequestURI, r.ContentLength, r.Header)
-			}
-		})
-	}
-	bubble(t, Config{}, answer(""), func(t *testing.T, c *Client) {
-		if err := c.Post(t.Context(), "/x"); err == nil {
-			t.Error("no error of a connection that was closed")
-		}
-	})
-}
-
 // TestTwoClients share neither connections nor the gate that holds requests
 // back, nor what they learned of a target.
 func TestTwoClients(t *testing.T) {

@@ -8,10 +8,9 @@
 // gonja parses the tags and walks the template; its lexer, its expressions and
 // its control structures are replaced, because they render other text than Jinja2
 // without saying so: none prints nothing, an undefined name is none, an error
-// inside a list is dropped. What is not followed is an error that says "not
-// supported", never another text: templates of several files, cycler and lipsum,
-// integers of more than 64 bits, complex numbers, tuples as keys, and rare methods,
-// filters and formats. testdata has what was compared.
+// inside a list is dropped. What is not followed is an error that says so, never
+// another text. docs/chat-templates.md lists it, with the real templates that were
+// compared.
 package chat
 
 import (
