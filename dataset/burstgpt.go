@@ -151,27 +151,32 @@ func (s Spec) burstRows(ctx context.Context, set *Set) ([]burst, error) {
 // scanBursts reads CSV with a header; all is the number of its rows. path is for
 // messages.
 func scanBursts(ctx context.Context, in io.Reader, path string) (rows []burst, all int, err error) {
-	buffered := bufio.NewReaderSize(in, 64<<10)
+	limited := &recordLimit{in: in}
+	buffered := bufio.NewReaderSize(limited, 64<<10)
 	if mark, _ := buffered.Peek(len(byteOrderMark)); bytes.Equal(mark, []byte(byteOrderMark)) {
 		_, _ = buffered.Discard(len(byteOrderMark)) // they are in the buffer
 	}
 	records := csv.NewReader(buffered)
 	records.ReuseRecord = true
 	var columns burstColumns
-	for n := 0; ; n++ {
+	for n, last := 0, 0; ; n++ {
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
 		}
+		limited.end = records.InputOffset() + maxRecord
 		record, err := records.Read()
 		switch {
 		case errors.Is(err, io.EOF) && n == 0:
 			return nil, 0, fmt.Errorf("%s: nothing in it; want a header and rows", path)
 		case errors.Is(err, io.EOF):
 			return rows, n - 1, nil
+		case errors.Is(err, errRecord):
+			return nil, 0, fmt.Errorf("%s:%d: %w", path, last+1, err)
 		case err != nil:
 			return nil, 0, csvError(path, err)
 		}
 		line, _ := records.FieldPos(0)
+		last = line
 		var b burst
 		if n == 0 {
 			columns, err = findColumns(record)
@@ -185,6 +190,27 @@ func scanBursts(ctx context.Context, in io.Reader, path string) (rows []burst, a
 			rows = append(rows, b)
 		}
 	}
+}
+
+// maxRecord bounds one row of a CSV file, which encoding/csv reads to its end,
+// however far that is. The file may be ahead by a buffer.
+const maxRecord = 1 << 20
+
+var errRecord = fmt.Errorf("a row longer than %d MiB; want one of a header's columns", maxRecord>>20)
+
+// recordLimit reads up to end and a buffer more.
+type recordLimit struct {
+	in        io.Reader
+	read, end int64
+}
+
+func (l *recordLimit) Read(p []byte) (int, error) {
+	if l.read > l.end {
+		return 0, errRecord
+	}
+	n, err := l.in.Read(p)
+	l.read += int64(n)
+	return n, err
 }
 
 // csvError puts the line where all messages have it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -86,6 +87,9 @@ func (a *arrayReader) enter() error {
 	if c == ']' || c == ',' {
 		return a.errorf("no element behind a comma; want a JSON array")
 	}
+	if strings.IndexByte(`"[-0123456789tfn`, c) < 0 {
+		return a.errorf("element %d begins with %q; want an object", a.n+1, c)
+	}
 	return a.errorf("element %d is %s; want an object", a.n+1, jsonKind([]byte{c}))
 }
 
@@ -100,6 +104,8 @@ func (a *arrayReader) open() error {
 		return err
 	case c == '{':
 		return a.errorf("begins with an object; want one JSON array of objects, not one object a line")
+	case c >= utf8.RuneSelf:
+		return a.errorf("not UTF-8; want the file encoded as UTF-8, and a JSON array in it")
 	case c != '[':
 		return a.errorf("begins with %q; want a JSON array", c)
 	}

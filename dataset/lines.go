@@ -3,7 +3,6 @@ package dataset
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,8 +91,12 @@ func parseObject(line []byte) (object map[string]json.RawMessage, err error) {
 	if !utf8.Valid(line) {
 		return nil, errors.New("not UTF-8; want the file encoded as UTF-8")
 	}
-	if err := json.Unmarshal(line, &object); err != nil || object == nil {
-		return nil, fmt.Errorf("not a JSON object (%w); want one a line", cmp.Or(err, errors.New("it is null")))
+	err = json.Unmarshal(line, &object)
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong || err == nil && object == nil {
+		err = fmt.Errorf("it is %s", jsonKind(line))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not a JSON object (%w); want one a line", err)
 	}
 	return object, nil
 }

@@ -27,6 +27,8 @@ func TestBurstGPTErrorsNameLineAndColumn(t *testing.T) {
 		"negative":        {burstHeader + good + "1,GPT-4,-5,6,11,x\n", `:3: Request tokens is "-5"; want`},
 		"not a number":    {burstHeader + good + "1,GPT-4,NaN,6,11,x\n", `:3: Request tokens is "NaN"; want`},
 		"infinitely many": {burstHeader + good + "1,GPT-4,5,inf,11,x\n", `:3: Response tokens is "inf"; want`},
+		"a long row":      {burstHeader + good + good + "1,GPT-4," + strings.Repeat("\x00", 2<<20), ":4: a row longer than 1 MiB; want"},
+		"an open quote":   {"\"" + strings.Repeat("x\n", 1<<20), ":1: a row longer than 1 MiB; want"},
 		"not UTF-8":       {burstHeader + good + "1,GPT-4,5,6,11,\xff\n", `:3: not UTF-8; want`},
 	} {
 		path := writeText(t, "b.csv", c.text)

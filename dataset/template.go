@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,8 +27,8 @@ type prompter struct {
 	cut     bool   // not every: the first prompt's was taken away
 	keep    bool   // not every: it could not be
 
-	cuts, doubled atomic.Int64          // prompts without their own BOS; prompts that keep it
-	failed        atomic.Pointer[error] // of a template that is rendered for a count only
+	cuts, doubled atomic.Int64 // prompts without their own BOS; prompts that keep it
+	failed        atomic.Int64 // not rendered, where it was for a count only
 }
 
 // newPrompter looks whether there is what s needs. count asks for a count of
@@ -103,8 +104,7 @@ func (p *prompter) rendered(ctx context.Context, text string, render func(string
 		case err == nil && !p.spec.Chat:
 			sent = counted
 		case err != nil && p.spec.Chat: // the server renders it, perhaps better
-			wrong := err
-			p.failed.Store(&wrong)
+			p.failed.Add(1)
 			counted = text
 		case err != nil:
 			return r, 0, fmt.Errorf("render chat template: %w", err)
@@ -209,8 +209,14 @@ func (p *prompter) warn(set *Set) {
 	if p.cuts.Load() > 0 {
 		set.warnf("the chat template writes %s, and so does the server: it is sent once, where vllm bench serve doubles it", p.bosText)
 	}
-	if err := p.failed.Load(); err != nil {
-		set.warnf("prompts are counted without the chat template, which cannot be rendered here: %v", *err)
+	if n := p.failed.Load(); n > 0 {
+		// A template's own words (raise_exception) may hold the prompt, which must
+		// not get into a manifest: another one is asked about.
+		why := errors.New("it refuses them")
+		if _, err := p.render("x"); err != nil {
+			why = err
+		}
+		set.warnf("%d prompts are counted without the chat template, which cannot be rendered here: %v", n, why)
 	}
 	if p.doubled.Load() > 0 {
 		set.warnf("prompts begin with %s twice, once from the chat template and once from the server: without the first their other tokens would change", p.bosText)

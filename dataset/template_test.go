@@ -132,6 +132,17 @@ func TestATemplateThatFailsNamesTheLine(t *testing.T) {
 	if err != nil || set.Requests[0].InputTokens != 1+len(encode(t, "abc")) || !strings.HasSuffix(set.Warnings[0], "rendered here: no such filter") {
 		t.Errorf("chat: %+v, error %v", set, err)
 	}
+	// Its words may hold the prompt, which is no matter of a manifest.
+	refuses := func(text string) (string, error) {
+		if text == "x" {
+			return text, nil
+		}
+		return "", errors.New("the template refuses: " + text)
+	}
+	set, err = dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{added: 1}, Render: refuses})
+	if err != nil || len(set.Warnings) != 1 || strings.Contains(set.Warnings[0], "abc") || !strings.HasSuffix(set.Warnings[0], "it refuses them") {
+		t.Errorf("chat: %+v, error %v", set, err)
+	}
 }
 
 func TestSpecBenchRendersInAnyCase(t *testing.T) {

@@ -69,13 +69,16 @@ func (c *Client) download(ctx context.Context, id, commit, name string, o object
 			return fmt.Errorf("HF_HUB_CACHE: %w", err)
 		}
 	}
+	if o.Size > maxFile {
+		return fmt.Errorf("has %d bytes; want %d at most", o.Size, int64(maxFile))
+	}
 	unlock, err := lockFile(ctx, lock)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if info, err := os.Stat(blob); err != nil || o.Size >= 0 && info.Size() != o.Size || o.Size < 0 {
-		address := c.base.JoinPath("datasets", id, "resolve", commit, name).String()
+		address := c.base.JoinPath("datasets", id, "resolve", commit, escaped(name)).String()
 		if err := c.fill(ctx, id, address, blob+".servebench.incomplete", o); err != nil {
 			return err
 		}
@@ -144,6 +147,15 @@ func (c *Client) fill(ctx context.Context, id, address, path string, o object) e
 	return f.Sync()
 }
 
+// escaped is a file's name as JoinPath wants it, which takes % for an escape.
+func escaped(name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return strings.Join(parts, "/")
+}
+
 // transient marks what is worth another try.
 type transient struct{ error }
 
@@ -188,9 +200,9 @@ func (c *Client) more(ctx context.Context, id, address string, f *os.File, o *ob
 	if o.Size >= 0 {
 		want = o.Size
 	}
-	stall := time.AfterFunc(stallAfter, func() { cancel(fmt.Errorf("no byte for %v", stallAfter)) })
+	body, stall := watch(resp.Body, cancel)
 	defer stall.Stop()
-	n, err := io.Copy(f, io.LimitReader(&watched{resp.Body, stall}, want-have+1))
+	n, err := io.Copy(f, io.LimitReader(body, want-have+1))
 	switch total := have + n; {
 	case total > want:
 		return fmt.Errorf("longer than %d bytes", want)
@@ -207,6 +219,12 @@ func (c *Client) more(ctx context.Context, id, address string, f *os.File, o *ob
 func seek(f *os.File, to int64) error {
 	_, err := f.Seek(to, io.SeekStart)
 	return err
+}
+
+// watch cancels when in has had no byte for a while. The caller stops the timer.
+func watch(in io.Reader, cancel context.CancelCauseFunc) (io.Reader, *time.Timer) {
+	stall := time.AfterFunc(stallAfter, func() { cancel(fmt.Errorf("no byte for %v", stallAfter)) })
+	return &watched{in, stall}, stall
 }
 
 // watched puts off the stall timer with every byte.

@@ -41,7 +41,7 @@ const (
 	// data sets in other formats, as config/split/0000.parquet.
 	convertedBranch = "refs/convert/parquet"
 
-	maxListing   = 256 << 20 // bytes of a list of files
+	maxListing   = 128 << 20 // bytes of a list of files; a file takes about 200
 	maxRedirects = 10
 	stallAfter   = time.Minute
 )
@@ -238,16 +238,31 @@ func (c *Client) branch(ctx context.Context, id, revision string) (b branch, err
 	if c.config.Offline {
 		return c.cachedBranch(id, revision)
 	}
+	if b, err = c.askBranch(ctx, id, revision); err != nil {
+		return b, err
+	}
+	return b, c.remember(id, revision, b)
+}
+
+func (c *Client) askBranch(ctx context.Context, id, revision string) (b branch, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	address := c.base.JoinPath("api", "datasets", id, "revision").String() + "/" + url.PathEscape(revision) + "?blobs=true"
 	resp, err := c.get(ctx, id, address, nil)
 	if err != nil {
 		return b, err
 	}
 	defer resp.Body.Close()
-	if b, err = parseBranch(resp.Body); err != nil {
-		return b, fmt.Errorf("list the files of %s at %s: %w", id, c.base.Host, err)
+	body, stall := watch(resp.Body, cancel)
+	defer stall.Stop()
+	b, err = parseBranch(body)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	return b, c.remember(id, revision, b)
+	if err != nil {
+		err = fmt.Errorf("list the files of %s at %s: %w", id, c.base.Host, err)
+	}
+	return b, err
 }
 
 // parseBranch reads the hub's answer about a revision.
@@ -266,6 +281,12 @@ func parseBranch(in io.Reader) (b branch, err error) {
 	}
 	limited := &io.LimitedReader{R: in, N: maxListing}
 	if err := json.NewDecoder(limited).Decode(&answer); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text holds Go's types
+			err = fmt.Errorf("a JSON %s at byte %d where there is none", wrong.Value, wrong.Offset)
+		}
+		if limited.N == 0 {
+			return b, fmt.Errorf("more than %d MiB; want the list of one data set's files", maxListing>>20)
+		}
 		return b, fmt.Errorf("not the hub's JSON: %w", err)
 	}
 	if !isHex(answer.SHA, 40) {

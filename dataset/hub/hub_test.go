@@ -320,6 +320,35 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// A name's % is no escape of an address, nor are ? and # its ends.
+func TestNamesAreEscaped(t *testing.T) {
+	f := newFakeHub(t)
+	const name = "data/50%25 of a?b#c+d.txt"
+	f.files[commit][name] = "content"
+	path, err := client(t, hub.Config{Endpoint: f.hub.URL, Cache: t.TempDir()}).Fetch(t.Context(), "org/set", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "content" {
+		t.Errorf("content %q, error %v", got, err)
+	}
+}
+
+// A file that no hub serves is refused before the disk is full of it.
+func TestFileTooLarge(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/resolve/") {
+			t.Error("asked for the file")
+		}
+		fmt.Fprintf(w, `{"sha": "%s", "siblings": [{"rfilename": "x.parquet", "size": 4611686018427387904}]}`, commit)
+	}))
+	defer server.Close()
+	_, err := client(t, hub.Config{Endpoint: server.URL, Cache: t.TempDir()}).Fetch(t.Context(), "org/set", "x.parquet")
+	if err == nil || !strings.Contains(err.Error(), "x.parquet of org/set: has 4611686018427387904 bytes; want 50000000000 at most") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestRenamedAndUnconverted(t *testing.T) {
 	f := newFakeHub(t)
 	delete(f.revision, "refs/convert/parquet")
@@ -454,12 +483,16 @@ func TestManyFetchAtOnce(t *testing.T) {
 func TestListThatLies(t *testing.T) {
 	for name, body := range map[string]string{
 		"no JSON": "<html>login</html>", "no commit": `{"siblings": []}`, "empty": "",
+		"no object": "[]", "wrong type": `{"sha": 5}`, "too long": strings.Repeat(" ", 128<<20+1),
 		"climbs":   `{"sha": "` + commit + `", "siblings": [{"rfilename": "../../../x"}]}`,
 		"absolute": `{"sha": "` + commit + `", "siblings": [{"rfilename": "/etc/passwd"}]}`,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }))
 		_, err := client(t, hub.Config{Endpoint: server.URL, Cache: t.TempDir()}).Files(t.Context(), "org/set")
-		if err == nil || !strings.Contains(err.Error(), "list the files of org/set") {
+		if err == nil || !strings.Contains(err.Error(), "list the files of org/set") || strings.Contains(err.Error(), "struct") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if name == "too long" && !strings.Contains(fmt.Sprint(err), "more than 128 MiB") {
 			t.Errorf("%s: error %v", name, err)
 		}
 		server.Close()

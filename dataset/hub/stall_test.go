@@ -21,7 +21,7 @@ func (s silent) RoundTrip(req *http.Request) (*http.Response, error) {
 		Body: struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(strings.NewReader("begin"), waiting{req.Context()}), io.NopCloser(nil)}}, nil
+		}{io.MultiReader(strings.NewReader("[    "), waiting{req.Context()}), io.NopCloser(nil)}}, nil
 }
 
 type waiting struct{ ctx context.Context }
@@ -68,8 +68,28 @@ func TestCanceledDownload(t *testing.T) {
 		if err == nil || requests != 1 || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 			t.Errorf("%d requests, error %v", requests, err)
 		}
-		if left, _ := os.ReadFile(path); string(left) != "begin" {
+		if left, _ := os.ReadFile(path); string(left) != "[    " {
 			t.Errorf("left %q", left)
+		}
+	})
+}
+
+// A list of files without bytes is given up after a minute.
+func TestStalledList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{Cache: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := 0
+		c.http = newHTTP(silent{&requests}, c.base, "")
+		start := time.Now()
+		_, err = c.Files(t.Context(), "org/set")
+		if err == nil || err.Error() != "list the files of org/set at huggingface.co: no byte for 1m0s" {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(start); requests != 1 || took != time.Minute {
+			t.Errorf("%d requests in %v", requests, took)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func (t *Template) Dated() bool {
 // members must be a [json.RawMessage], since a Go map has no order.
 //
 // A template that refuses the messages (raise_exception) is an error with its
-// words. A template that does not end, or grows beyond 64 MiB, is an error too.
+// words. A template that does not end, or grows beyond 16 MiB, is an error too.
 func (t *Template) Render(messages []Message, kwargs map[string]any) (text string, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -103,13 +103,12 @@ func titleFilter(t string) string {
 		_, n := utf8.DecodeRuneInString(w)
 		b.WriteString(upper(w[:n]) + lower(w[n:]))
 	}
-	at := 0
-	for _, m := range wordStart.FindAllStringIndex(t, -1) {
-		word(t[at:m[0]])
+	for m := wordStart.FindStringIndex(t); m != nil; m = wordStart.FindStringIndex(t) {
+		word(t[:m[0]])
 		word(t[m[0]:m[1]])
-		at = m[1]
+		t = t[m[1]:]
 	}
-	word(t[at:])
+	word(t)
 	return b.String()
 }
 

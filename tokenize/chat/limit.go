@@ -9,10 +9,12 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 )
 
+// A hostile template takes some seconds and some hundred MB: a split text is 20
+// times as large as it was.
 const (
-	maxOutput = 64 << 20 // bytes of one text: the output or any string made on the way
-	maxSteps  = 1 << 24  // operations of one rendering, some 10 million a second
-	maxMade   = 1 << 30  // bytes of all text made in one rendering
+	maxOutput = 16 << 20 // bytes of one text: the output or any string made on the way
+	maxSteps  = 1 << 23  // operations of one rendering, each under a microsecond: some seconds
+	maxMade   = 1 << 28  // bytes of all text made in one rendering
 	maxRead   = 2 << 30  // bytes of all text read or searched in one rendering
 	maxDepth  = 10_000   // of evaluation inside evaluation, macros and nested values included
 	maxBlocks = 200      // of blocks inside each other
@@ -60,7 +62,7 @@ func (r *run) make(n int) error {
 		return errTooLong
 	}
 	if r.bytesMade += n; r.bytesMade > maxMade {
-		return fmt.Errorf("more than %d GiB of text made", maxMade>>30)
+		return fmt.Errorf("more than %d MiB of text made", maxMade>>20)
 	}
 	return nil
 }
