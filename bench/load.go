@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -146,15 +145,10 @@ func (c *Config) validateForm() (errs []error) {
 	case d.Name == "random" && d.BatchSize > 1 && !slices.Contains(batchAPIs, api):
 		bad("random-batch-size: %d prompts a request, which the backend %s does not take; want 1, or a backend for embeddings", d.BatchSize, c.Backend)
 	}
-	if len(c.TemplateKwargs) > 0 && !isObject(c.TemplateKwargs) {
+	if len(c.TemplateKwargs) > 0 && openai.CheckExtra(c.TemplateKwargs) != nil {
 		bad(`chat-template-kwargs: not a JSON object, such as {"enable_thinking": false}`)
 	}
 	return errs
-}
-
-func isObject(raw json.RawMessage) bool {
-	var m map[string]json.RawMessage
-	return json.Unmarshal(raw, &m) == nil && m != nil
 }
 
 // rounded is v as JSON has it in vLLM's file: a whole number without a point.
