@@ -120,7 +120,9 @@ func (r *Result) lengthDoubts() (out []string) {
 		out = append(out, fmt.Sprintf("%d completions are shorter than asked for, though they were to ignore the end of the text.", short))
 	}
 	// A chat template adds tokens, which is no disagreement.
-	if prompts > 0 && r.Config.API() == "completions" {
+	if prompts > 0 && r.Simulated() && r.Plan.Tokenizer != nil {
+		out = append(out, fmt.Sprintf("The simulator has a tokenizer of its own: it counts %d tokens where the prompts have %d.", told, asked))
+	} else if prompts > 0 && r.Config.API() == "completions" {
 		out = append(out, fmt.Sprintf("The server counts %d prompts otherwise than they were made: %d tokens for %d.", prompts, told, asked))
 	}
 	return out

@@ -152,7 +152,7 @@ func (s *session) describeHost(ctx context.Context) {
 			a.Count = 0
 		}
 	}
-	if len(env.Accelerators) == 0 && !s.res.Engine.Simulated {
+	if len(env.Accelerators) == 0 && !s.res.Engine.Simulated && s.res.Engine.Name != "" {
 		s.warnf("No GPU was found on this host: the manifest names none.")
 	}
 	s.res.Environment = env

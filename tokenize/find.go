@@ -102,8 +102,31 @@ func find(name string, caches []string) (string, error) {
 			failures = append(failures, err)
 		}
 	}
-	return "", fmt.Errorf("find tokenizer %s: %w", name, errors.Join(failures...))
+	return "", &notFound{name, failures}
 }
+
+// notFound says where a tokenizer is not. It matches what each place answered.
+type notFound struct {
+	name     string
+	failures []error // first that of the path itself
+}
+
+func (e *notFound) Error() string {
+	var places []string
+	for _, err := range e.failures {
+		// Of a place that is not there its name says enough.
+		var path *fs.PathError
+		if errors.As(err, &path) && errors.Is(err, fs.ErrNotExist) {
+			places = append(places, path.Path)
+		} else {
+			places = append(places, err.Error())
+		}
+	}
+	return fmt.Sprintf("no tokenizer %s (looked at %s); want a folder with a %s, or an id that is in the local hub cache",
+		e.name, strings.Join(places, ", "), fileName)
+}
+
+func (e *notFound) Unwrap() []error { return e.failures }
 
 // hubID is an id as the hub allows it: a name, or an organisation and a name.
 var hubID = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)?$`)

@@ -11,9 +11,6 @@ import (
 // check looks at flags that go together.
 func (o *options) check(r *reader) {
 	c := &o.config
-	if c.Tokenizer != "" && c.NoTokenizer {
-		r.badf("tokenizer", "named beside --skip-tokenizer-init; want one of the two")
-	}
 	o.checkRamp(r)
 	o.checkDataset(r)
 }
@@ -84,6 +81,10 @@ func (o *options) remark(r *reader) {
 		if c.Ramp == nil && r.given(end) {
 			without(end, "there is no --ramp-up-strategy")
 		}
+	}
+	if c.Tokenizer != "" && c.NoTokenizer {
+		without("tokenizer", "--skip-tokenizer-init uses none")
+		c.Tokenizer = ""
 	}
 	if len(c.LoRA) == 0 && r.given("lora-assignment") {
 		without("lora-assignment", "there are no --lora-modules")

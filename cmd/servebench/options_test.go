@@ -191,7 +191,6 @@ func TestConflicts(t *testing.T) {
 		{"--dataset-name random-mm --backend openai-chat --random-mm-limit-mm-per-prompt [1]", "--random-mm-limit-mm-per-prompt: image"},
 		{"--dataset-name sharegpt --skip-tokenizer-init", "--skip-tokenizer-init: sharegpt"},
 		{"--dataset-name hf --blazedit-min-distance 0.9 --blazedit-max-distance 0.1", "--blazedit-min-distance: --blazedit-max-distance"},
-		{"--tokenizer x --skip-tokenizer-init", "--tokenizer: --skip-tokenizer-init"},
 		{"--timeline-itl-thresholds 25", "--timeline-itl-thresholds: two"},
 		{"--timeline-itl-thresholds 25,50,75", "--timeline-itl-thresholds: two"},
 		{"--timeline-itl-thresholds a,b", "--timeline-itl-thresholds: two"},

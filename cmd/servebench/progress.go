@@ -23,7 +23,7 @@ func showProgress(w io.Writer, p *bench.Progress, quiet bool) (hide func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if isTerminal(w) {
+		if isTerminal(w) && hasWidth(w) {
 			showBar(w, p, done)
 		} else {
 			showLines(w, p, done)
