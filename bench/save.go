@@ -257,6 +257,9 @@ func appendLine(path string, line []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	// Two runs may end at a time: each must see whether it is the first, and what is
+	// taken back must be its own.
+	lock(file)
 	st, err := file.Stat()
 	if err != nil {
 		return err
@@ -264,7 +267,6 @@ func appendLine(path string, line []byte) (err error) {
 	if st.Size() > 0 {
 		line = append([]byte("\n"), line...)
 	}
-	// One write, so that two runs at a time do not mix their lines.
 	if _, err := file.Write(line); err != nil {
 		return errors.Join(err, file.Truncate(st.Size()))
 	}
