@@ -273,6 +273,26 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// A run that is given up during its warm-ups leaves the profiler alone: it may be
+// somebody else's that is on.
+func TestStopBeforeTheProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{Handler: sim.New(sim.Config{TTFT: time.Hour, ITL: ms})}
+		cfg := config(serveHandler(t, s))
+		cfg.Profile, cfg.Dataset.Warmups = true, 1
+		stop := make(chan struct{})
+		cfg.Stop = stop
+		time.AfterFunc(time.Minute, func() { close(stop) })
+		res, err := bench.Run(t.Context(), cfg)
+		if err != nil || !res.Stopped || !slices.Equal(s.notes(), []string{"/v1/completions m"}) {
+			t.Errorf("sent %v, error %v, want the warm-up alone", s.notes(), err)
+		}
+		if all := strings.Join(res.Warnings, "\n"); strings.Contains(all, "profiler") {
+			t.Errorf("warnings %s", all)
+		}
+	})
+}
+
 // pooled is the result of four pooled requests, the last of which failed.
 func pooled(backend string) *bench.Result {
 	r := &bench.Result{Plan: &bench.Plan{SHA256: strings.Repeat("0", 64), Generator: "vllm-random"}, Outcome: manifest.Completed, Start: time.Unix(1_770_000_000, 0)}
