@@ -430,7 +430,7 @@ func TestPyTorchFile(t *testing.T) {
 		dir := t.TempDir()
 		f := bench.Files{
 			Result: filepath.Join(dir, "run.json"), PyTorch: filepath.Join(dir, "run.pytorch.json"), Selected: []string{"ttft", "itl"},
-			Args: map[string]any{"num_prompts": 4, "header": []string{"X-Key=secret"}, "tensor_parallel_size": nil},
+			Args: map[string]any{"num_prompts": 4, "header": []string{"X-Key=secret"}, "base_url": "http://me:secret@h:1", "tensor_parallel_size": nil},
 		}
 		if err := f.Check(); err != nil {
 			t.Fatal(err)
@@ -468,7 +468,7 @@ func TestPyTorchFile(t *testing.T) {
 			if r.Benchmark.Name != "vLLM benchmark" || r.Model.Name != "m" || r.Benchmark.Extra.Mode != "" || r.Benchmark.Extra.Level != "" || !r.Benchmark.Extra.UseCompile {
 				t.Errorf("%+v", r)
 			}
-			if a := r.Benchmark.Extra.Args; a["num_prompts"] != 4.0 || a["header"] != "***" || a["tensor_parallel_size"] != "4" {
+			if a := r.Benchmark.Extra.Args; a["num_prompts"] != 4.0 || a["header"] != "***" || a["base_url"] != "http://h:1" || a["tensor_parallel_size"] != "4" {
 				t.Errorf("args %v", a)
 			}
 			if e := r.Metric.Extra; e["completed"] != 4.0 || e["mean_ttft_ms"] != nil || e["request_rate"] != "inf" {

@@ -28,7 +28,8 @@ type Files struct {
 	// PyTorch is the result once more in the form of PyTorch's benchmark data base,
 	// which vLLM writes where SAVE_TO_PYTORCH_BENCHMARK_FORMAT is set. Nothing is
 	// written where it has none of the metrics that go there. Args are the
-	// command's flags under argparse's names, for this file; headers are hidden.
+	// command's flags under argparse's names, for this file; headers and
+	// a password in base_url are hidden.
 	PyTorch string
 	Args    map[string]any
 	// Append adds the result as a line to Result. Manifest, Records and HDR
