@@ -276,6 +276,26 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// A run that is given up during its warm-ups leaves the profiler alone: it may be
+// somebody else's that is on.
+func TestStopBeforeTheProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &spy{Handler: sim.New(sim.Config{TTFT: time.Hour, ITL: ms})}
+		cfg := config(serveHandler(t, s))
+		cfg.Profile, cfg.Dataset.Warmups = true, 1
+		stop := make(chan struct{})
+		cfg.Stop = stop
+		time.AfterFunc(time.Minute, func() { close(stop) })
+		res, err := bench.Run(t.Context(), cfg)
+		if err != nil || !res.Stopped || !slices.Equal(s.notes(), []string{"/v1/completions m"}) {
+			t.Errorf("sent %v, error %v, want the warm-up alone", s.notes(), err)
+		}
+		if all := strings.Join(res.Warnings, "\n"); strings.Contains(all, "profiler") {
+			t.Errorf("warnings %s", all)
+		}
+	})
+}
+
 // pooled is the result of four pooled requests, the last of which failed.
 func pooled(backend string) *bench.Result {
 	r := &bench.Result{Plan: &bench.Plan{SHA256: strings.Repeat("0", 64), Generator: "vllm-random"}, Outcome: manifest.Completed, Start: time.Unix(1_770_000_000, 0)}
@@ -431,7 +451,7 @@ func TestPyTorchFile(t *testing.T) {
 		dir := t.TempDir()
 		f := bench.Files{
 			Result: filepath.Join(dir, "run.json"), PyTorch: filepath.Join(dir, "run.pytorch.json"), Selected: []string{"ttft", "itl"},
-			Args: map[string]any{"num_prompts": 4, "header": []string{"X-Key=secret"}, "tensor_parallel_size": nil},
+			Args: map[string]any{"num_prompts": 4, "header": []string{"X-Key=secret"}, "base_url": "http://me:secret@h:1", "tensor_parallel_size": nil},
 		}
 		if err := f.Check(); err != nil {
 			t.Fatal(err)
@@ -469,7 +489,7 @@ func TestPyTorchFile(t *testing.T) {
 			if r.Benchmark.Name != "vLLM benchmark" || r.Model.Name != "m" || r.Benchmark.Extra.Mode != "" || r.Benchmark.Extra.Level != "" || !r.Benchmark.Extra.UseCompile {
 				t.Errorf("%+v", r)
 			}
-			if a := r.Benchmark.Extra.Args; a["num_prompts"] != 4.0 || a["header"] != "***" || a["tensor_parallel_size"] != "4" {
+			if a := r.Benchmark.Extra.Args; a["num_prompts"] != 4.0 || a["header"] != "***" || a["base_url"] != "http://h:1" || a["tensor_parallel_size"] != "4" {
 				t.Errorf("args %v", a)
 			}
 			if e := r.Metric.Extra; e["completed"] != 4.0 || e["mean_ttft_ms"] != nil || e["request_rate"] != "inf" {

@@ -19,8 +19,8 @@ const (
 // startProfile starts the server's profiler, if that was asked for, and tells
 // whether it has to be stopped.
 func (s *session) startProfile(ctx context.Context) bool {
-	if !s.cfg.Profile {
-		return false
+	if !s.cfg.Profile || ctx.Err() != nil {
+		return false // a run that is given up before must not stop what it has not started
 	}
 	s.cfg.Progress.enter("starting the profiler", 0)
 	refused, err := s.profile(ctx, "/start_profile", profileTimeout)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/servebench/servebench/loadgen/openai"
 )
 
 // pytorchMetrics are those that vLLM hands to PyTorch's benchmark data base, in
@@ -54,6 +56,9 @@ func (r *Result) pytorchExtra(f Files, info *object) *object {
 	}
 	if args["header"] != nil {
 		args["header"] = "***"
+	}
+	if base, ok := args["base_url"].(string); ok {
+		args["base_url"] = openai.PublicURL(base) // a password may stand in it
 	}
 	if tp, ok := info.values["tensor_parallel_size"]; ok && (args["tensor_parallel_size"] == nil || args["tensor_parallel_size"] == 0) {
 		args["tensor_parallel_size"] = tp

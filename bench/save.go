@@ -28,7 +28,8 @@ type Files struct {
 	// PyTorch is the result once more in the form of PyTorch's benchmark data base,
 	// which vLLM writes where SAVE_TO_PYTORCH_BENCHMARK_FORMAT is set. Nothing is
 	// written where it has none of the metrics that go there. Args are the
-	// command's flags under argparse's names, for this file; headers are hidden.
+	// command's flags under argparse's names, for this file; headers and
+	// a password in base_url are hidden.
 	PyTorch string
 	Args    map[string]any
 	// Pages are further files about the run, written like the others.
@@ -59,7 +60,7 @@ func withID(path, id string) string {
 	if path == "" {
 		return ""
 	}
-	for _, ext := range []string{".manifest.json", ".requests.jsonl", ".hdr", ".json", ".jsonl"} {
+	for _, ext := range []string{".manifest.json", ".requests.jsonl", ".timeline.html", ".dataset_stats.html", ".hdr", ".json", ".jsonl"} {
 		if stem, ok := strings.CutSuffix(path, ext); ok {
 			return stem + "." + id + ext
 		}
@@ -170,6 +171,9 @@ func (r *Result) Save(f Files) ([]string, error) {
 		}
 	}
 	for _, p := range f.Pages {
+		if f.Append {
+			p.Path = withID(p.Path, manifest.RunID(result, 1))
+		}
 		s.write(p.Path, "", "", "", false, p.Write)
 	}
 	if f.Manifest != "" {
@@ -272,6 +276,9 @@ func appendLine(path string, line []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	// Two runs may end at a time: each must see whether it is the first, and what is
+	// taken back must be its own.
+	lock(file)
 	st, err := file.Stat()
 	if err != nil {
 		return err
@@ -279,7 +286,6 @@ func appendLine(path string, line []byte) (err error) {
 	if st.Size() > 0 {
 		line = append([]byte("\n"), line...)
 	}
-	// One write, so that two runs at a time do not mix their lines.
 	if _, err := file.Write(line); err != nil {
 		return errors.Join(err, file.Truncate(st.Size()))
 	}

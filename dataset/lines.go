@@ -95,6 +95,9 @@ func parseObject(line []byte) (object map[string]json.RawMessage, err error) {
 	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong || err == nil && object == nil {
 		err = fmt.Errorf("it is %s", jsonKind(line))
 	}
+	if _, syntax := errors.AsType[*json.SyntaxError](err); syntax && line[0] != '{' {
+		return nil, errors.New("not a JSON object; want one a line") // why a word is none says nothing
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a JSON object (%w); want one a line", err)
 	}

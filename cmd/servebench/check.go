@@ -10,7 +10,6 @@ import (
 
 // check looks at flags that go together.
 func (o *options) check(r *reader) {
-	c := &o.config
 	o.checkRamp(r)
 	o.checkDataset(r)
 }

@@ -319,11 +319,15 @@ func (o *options) defaultName(model string) string {
 	if o.started.IsZero() {
 		o.started = time.Now()
 	}
-	return slug(fmt.Sprintf("%s-%s-%s", name, filepath.Base(model), o.started.Format("20060102-150405"))) + ".json"
+	return slug(name+"-"+filepath.Base(model), nameMax) + "-" + o.started.Format("20060102-150405") + ".json"
 }
 
+// nameMax leaves room behind a label and a model of any length for the time and
+// what the files beside the result end in.
+const nameMax = 150
+
 // slug makes a file name of text that may come from a server or hold a slash.
-func slug(s string) string {
+func slug(s string, most int) string {
 	s = strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("._+=@-", c) {
 			return c
@@ -331,7 +335,7 @@ func slug(s string) string {
 		return '_'
 	}, s)
 	s = strings.TrimLeft(s, ".-")
-	return s[:min(len(s), 200)]
+	return s[:min(len(s), most)]
 }
 
 // shownErrors is how many failed requests vLLM lists.

@@ -272,6 +272,10 @@ func TestResultNames(t *testing.T) {
 		if got := o.defaultName("org/m"); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s, want %s...", args, got, want)
 		}
+		long, other := o.defaultName("org/"+strings.Repeat("m", 300)), o.defaultName("org/m")
+		if len(long) > 180 || long[len(long)-len("20060102-150405.json"):] != other[len(other)-len("20060102-150405.json"):] {
+			t.Errorf("%q: a long model's file is %s; want 180 bytes at most, the time at the end", args, long)
+		}
 	}
 }
 

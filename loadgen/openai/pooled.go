@@ -96,8 +96,8 @@ func isBytes(res *http.Response) bool {
 // takeBytes reads a body of vectors in bytes and drops them. With the format
 // bytes the usage comes in a header of vLLM's.
 func (k *call) takeBytes(res *http.Response) error {
-	size := 0
-	for {
+	size, limit := 0, k.bodyLimit()
+	for size <= limit {
 		n, err := res.Body.Read(k.buf[:])
 		size += n
 		if err == io.EOF {
@@ -107,6 +107,9 @@ func (k *call) takeBytes(res *http.Response) error {
 		if err != nil {
 			return err
 		}
+	}
+	if size > limit {
+		return tooLarge(limit)
 	}
 	if size == 0 {
 		return &fault{metrics.Truncated, "the body is empty"}

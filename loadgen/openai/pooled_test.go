@@ -161,6 +161,18 @@ func TestLargeVectors(t *testing.T) {
 	}
 }
 
+// Vectors in bytes are dropped as they come, and bounded all the same: a server that
+// sends without an end must not hold a request for hours.
+func TestPooledBytesBound(t *testing.T) {
+	for limit, want := range map[int]string{4: "ok not_streamed", 3: "oversized [a body over 3 bytes]"} {
+		bubble(t, Config{API: Embeddings, MaxEventBytes: limit}, answer(plain("200 OK", "application/octet-stream", "\x00\x01\x02\x03")), func(t *testing.T, c *Client) {
+			if got := sum(do(t.Context(), c)); got != want {
+				t.Errorf("at most %d bytes: got %s, want %s", limit, got, want)
+			}
+		})
+	}
+}
+
 func FuzzScanPooled(f *testing.F) {
 	for _, s := range []string{`{"data":[1],"usage":{"prompt_tokens":1,"total_tokens":2}}`, `{"results":{}}`, `{"data":`, `{"usage":{"total_tokens":1e400}}`, `[]`, `7`, `{"error":null,"detail":[]}`, `{"data":[01]}`} {
 		f.Add([]byte(s))

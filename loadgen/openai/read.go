@@ -360,16 +360,25 @@ func (k *call) document(res *http.Response, head []byte, err error) error {
 	return nil
 }
 
+// bodyLimit is how long a body in one piece may be, in bytes.
+func (k *call) bodyLimit() int {
+	switch {
+	case k.c.cfg.MaxEventBytes > 0:
+		return k.c.cfg.MaxEventBytes
+	case k.c.pools:
+		return pooledMax
+	}
+	return bodyMax
+}
+
+func tooLarge(limit int) error {
+	return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
+}
+
 // readBody reads a whole body, whose beginning is head and whose latest read
 // ended with err. It ends with io.EOF where all is well.
 func (k *call) readBody(res *http.Response, head []byte, err error) error {
-	limit := k.c.cfg.MaxEventBytes
-	if limit <= 0 {
-		limit = bodyMax
-		if k.c.pools {
-			limit = pooledMax
-		}
-	}
+	limit := k.bodyLimit()
 	all := append(k.body[:0], head...)
 	if n := res.ContentLength; n > 0 { // one byte more shows the end; a lie costs no more than this
 		all = slices.Grow(all, int(min(n, int64(limit), bodyKept))+1)
@@ -384,7 +393,7 @@ func (k *call) readBody(res *http.Response, head []byte, err error) error {
 	}
 	k.body = all
 	if len(all) > limit {
-		return &fault{metrics.Oversized, fmt.Sprintf("a body over %d bytes", limit)}
+		return tooLarge(limit)
 	}
 	k.stampEnd()
 	return err

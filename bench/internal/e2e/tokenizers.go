@@ -26,7 +26,7 @@ var bos = []string{"<|begin_of_text|>", "<bos>"}
 type prompted struct {
 	Tokenizer, Kind  string
 	Equal, Requests  int
-	OneBOS           int // of the equal ones, those without the template's BOS
+	OneBOS           int    // of the equal ones, those without the template's BOS
 	First, FirstVLLM string // of the first prompts that differ, the parts that do
 }
 
