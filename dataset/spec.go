@@ -23,8 +23,8 @@ type Spec struct {
 	// Path is the file or folder of a data set that is read; the id of a data
 	// set of the hub (org/name) for hf.
 	Path string `json:"path,omitempty"`
-	// Prompts is the number of timed requests. In a custom set, spec_bench and
-	// speed_bench 0 or less means every row.
+	// Prompts is the number of timed requests. In custom, custom_image, spec_bench
+	// and speed_bench 0 or less means every row.
 	Prompts int `json:"prompts"`
 	// Seed of every random choice, from 0 to 2^32-1 (numpy's limit).
 	Seed int64 `json:"seed"`
@@ -55,7 +55,8 @@ type Spec struct {
 	SuffixLen int `json:"suffix_len,omitempty"`
 	Prefixes  int `json:"prefixes,omitempty"`
 
-	// DisableShuffle keeps a file's own order.
+	// DisableShuffle keeps a file's own order, and in prefix_repetition the prompts
+	// of one prefix together.
 	DisableShuffle bool `json:"disable_shuffle,omitempty"`
 	// NoOversample makes a set smaller than Prompts where the file has fewer
 	// rows; otherwise rows are repeated.
