@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/servebench/servebench/dataset/parquet"
 )
@@ -49,6 +50,9 @@ func loadHub(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	err = addWarmups(s, set, func() ([]Request, error) { return h.warmups(ctx, set, next, timed) })
 	if err != nil {
 		return nil, err
+	}
+	if n := h.failed.Load(); n > 0 {
+		set.warnf("%s", uncounted(n, t.Render))
 	}
 	if why := h.reasons(); why != "" {
 		set.warnf("%s: rows were left out%s", s.Path, why)
@@ -98,6 +102,7 @@ type hubSampler struct {
 	files   *hubFiles
 	skipped map[string]int // rows that were left out, by reason
 	spare   []sampled      // rows that were read and not looked at yet
+	failed  atomic.Int64   // not rendered, where it was for a count only
 }
 
 // sampled is a row that was used.
@@ -352,7 +357,7 @@ func (h *hubSampler) fill(r *Request, it hubItem) (counted string, err error) {
 		if len(it.messages) > 0 {
 			r.Messages = raw
 		}
-		return h.countedChat(it, raw)
+		return h.countedChat(it, raw), nil
 	}
 	system, user := "", ""
 	for _, m := range messages {
@@ -383,7 +388,8 @@ func (h *hubSampler) fill(r *Request, it hubItem) (counted string, err error) {
 }
 
 // countedChat is the text to count of a prompt that the server renders.
-func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string, err error) {
+func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string) {
+	var err error
 	switch {
 	case !h.form.template || !h.local() && !h.limits(): // nobody counts
 	case len(it.messages) > 0 && h.tools.RenderMessages != nil:
@@ -391,17 +397,17 @@ func (h *hubSampler) countedChat(it hubItem, raw json.RawMessage) (text string, 
 	case len(it.messages) == 0 && h.tools.Render != nil:
 		text, err = h.tools.Render(it.prompt)
 	}
-	if err != nil {
-		return "", fmt.Errorf("render chat template: %w", err)
+	if err != nil { // the server renders it, perhaps better
+		h.failed.Add(1)
 	}
 	if text != "" || len(it.messages) == 0 {
-		return cmp.Or(text, it.prompt), nil
+		return cmp.Or(text, it.prompt)
 	}
 	var all []string
 	for _, m := range it.messages {
 		all = append(all, m.Content)
 	}
-	return strings.Join(all, "\n"), nil
+	return strings.Join(all, "\n")
 }
 
 // warmups takes the rows that follow the timed ones, and copies of timed ones
