@@ -49,7 +49,8 @@ func loadBatches(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, err
 	}
 	err = seen.addWarmups(s, set, func() ([]Request, error) {
-		return batches(ctx, gen, derive("warmup", uint64(s.Seed)), s.Warmups*s.BatchSize, s.BatchSize, nil)
+		size := s.warmBatch()
+		return batches(ctx, gen, derive("warmup", uint64(s.Seed)), s.Warmups*size, size, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -57,6 +58,9 @@ func loadBatches(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	set.Warnings = append(set.Warnings, gen.doubts()...)
 	return set, nil
 }
+
+// warmBatch is the number of prompts of a warm-up: that of a timed request.
+func (s Spec) warmBatch() int { return max(1, min(s.BatchSize, s.Prompts)) }
 
 // batches makes n prompts and calls emit, if not nil, for each batch of size
 // prompts as soon as its last one is made.

@@ -179,9 +179,11 @@ func (s Spec) validateRandom(bad *problems) {
 	if err := s.checkInput(0); err != nil {
 		bad.addf("%w", err)
 	}
-	if total := int64(s.Prompts+s.Warmups) * int64(s.PrefixLen+s.InputLen); total > maxTokens {
-		bad.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
-			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
+	// By division: the product of three large numbers would not fit.
+	prompts := int64(s.Prompts) + int64(max(0, s.Warmups))*int64(s.warmBatch())
+	if each := int64(s.PrefixLen + s.InputLen); prompts > maxTokens/max(1, each) {
+		bad.addf("num-prompts: %d prompts of %d tokens, warm-ups included, are too many tokens; want %d at most, or smaller random-input-len",
+			prompts, each, int64(maxTokens))
 	}
 }
 
