@@ -230,3 +230,11 @@ func TestWarmupBatches(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestAPoemInUTF16(t *testing.T) {
+	path := writeText(t, "p.txt", "line\nl\x00i\x00n\x00e\x00\n\x00")
+	s := dataset.Spec{Name: "sonnet", Path: path, Prompts: 1, InputLen: 500, OutputLen: 1, Chat: true}
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{}}); err == nil || !strings.HasPrefix(err.Error(), path+":2: not UTF-8; want") {
+		t.Errorf("error %v", err)
+	}
+}
