@@ -25,6 +25,9 @@ func (p *problems) warmupBatches(s Spec) {
 	}
 }
 
+// warmBatch is the number of prompts of a warm-up: that of a timed request.
+func (s Spec) warmBatch() int { return max(1, min(s.BatchSize, s.Prompts)) }
+
 // batches makes requests of size prompts each, fewer in the last one.
 type batches struct {
 	generator

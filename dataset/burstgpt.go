@@ -50,6 +50,13 @@ func loadBurstGPT(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, err
 	}
 	timed, warm := s.pickBursts(set, rows)
+	total := int64(0)
+	for _, b := range slices.Concat(timed, warm) {
+		total += int64(b.input)
+	}
+	if total > maxTokens {
+		return nil, fmt.Errorf("num-prompts: %d prompts have %d tokens together; want %d at most", len(timed)+len(warm), total, int64(maxTokens))
+	}
 	maker := newBurstMaker(s, t.Tokenizer, vocab.Size, slices.Concat(timed, warm))
 	if set.Requests, err = maker.requests(ctx, timed, 0); err != nil {
 		return nil, err

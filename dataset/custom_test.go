@@ -63,7 +63,7 @@ func TestCustomErrorsNameFileLineAndRemedy(t *testing.T) {
 		"broken JSON":        {`{"prompt": "a"`, `not a JSON object`},
 		"two objects":        {good + good, `not a JSON object`},
 		"a list":             {`["a"]`, `not a JSON object`},
-		"null":               {`null`, `not a JSON object one a line`},
+		"null":               {`null`, `not a JSON object (it is null); want one a line`},
 		"no prompt":          {`{"Prompt": "a"}`, `no "prompt"; want`},
 		"empty prompt":       {`{"prompt": ""}`, `prompt is empty; want`},
 		"number as prompt":   {`{"prompt": 5}`, `prompt is a number; want a string`},

@@ -79,6 +79,27 @@ func load2(t testing.TB, s dataset.Spec, tools dataset.Tools) *dataset.Set {
 	return set
 }
 
+// A chat endpoint renders the template, perhaps better: here only a count fails.
+func TestHubTemplateThatRefuses(t *testing.T) {
+	s := columnSpec("prompt")
+	s.Chat = true
+	tools := wordTools()
+	tools.Render = func(prompt string) (string, error) {
+		if prompt == "five" {
+			return "", errors.New("the template refuses: " + prompt)
+		}
+		return prompt, nil
+	}
+	set := load2(t, s, tools)
+	if i := slices.IndexFunc(set.Warnings, func(w string) bool { return strings.HasPrefix(w, "1 prompts are counted without") }); i < 0 || strings.Contains(set.Warnings[i], "five") {
+		t.Errorf("warnings %q", set.Warnings)
+	}
+	s.Chat = false
+	if _, err := dataset.Load(t.Context(), s, tools); err == nil || !strings.Contains(err.Error(), "render chat template") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // On completions a conversation is its first turn of the user, where its whole
 // template is not known.
 func TestHubConversationAsAPrompt(t *testing.T) {

@@ -215,8 +215,8 @@ type imageMaker struct {
 	tools Tools
 
 	mu      sync.Mutex
-	absent  map[string]bool // local files that the server alone may have; guarded by mu
-	distant int             // addresses that were to be fetched; guarded by mu
+	absent  map[string]int // lines of local files that the server alone may have; guarded by mu
+	distant int            // addresses that were to be fetched; guarded by mu
 }
 
 func (m *imageMaker) request(ctx context.Context, row imageRow) (Request, error) {
@@ -227,7 +227,7 @@ func (m *imageMaker) request(ctx context.Context, row imageRow) (Request, error)
 	text := row.prompt
 	for _, part := range row.content {
 		text += part.text
-		raw, err := m.part(part)
+		raw, err := m.part(part, row.line)
 		if err != nil {
 			return r, fmt.Errorf("%s:%d: %w", m.spec.Path, row.line, err)
 		}
@@ -261,11 +261,11 @@ func userMessage(parts []json.RawMessage) json.RawMessage {
 	return append(out, `]}]`...)
 }
 
-func (m *imageMaker) part(p contentPart) (json.RawMessage, error) {
+func (m *imageMaker) part(p contentPart, line int) (json.RawMessage, error) {
 	if p.image == "" {
 		return append(appendJSON([]byte(`{"type":"text","text":`), p.text), '}'), nil
 	}
-	address, err := m.address(p.image)
+	address, err := m.address(p.image, line)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (m *imageMaker) part(p contentPart) (json.RawMessage, error) {
 
 // address is what the server gets: a URL as it is, a local file as file:// or,
 // with Media.ClientSide, as what is in it.
-func (m *imageMaker) address(image string) (string, error) {
+func (m *imageMaker) address(image string, line int) (string, error) {
 	path, local := image, true
 	switch {
 	case strings.HasPrefix(image, "data:image/"):
@@ -299,9 +299,11 @@ func (m *imageMaker) address(image string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		m.mu.Lock()
 		if m.absent == nil {
-			m.absent = map[string]bool{}
+			m.absent = map[string]int{}
 		}
-		m.absent[path] = true
+		if first := m.absent[path]; first == 0 || line < first {
+			m.absent[path] = line
+		}
 		m.mu.Unlock()
 	}
 	if !local {
@@ -359,8 +361,9 @@ func imageKind(file []byte) (kind string, ok bool) {
 
 func (m *imageMaker) doubts(set *Set) {
 	if len(m.absent) > 0 {
-		set.warnf("%d image files, %s for one, are not on this machine: the server must have them, or want custom-ensure-client-side-data",
-			len(m.absent), slices.Sorted(maps.Keys(m.absent))[0])
+		// The line and not the path: warnings go into manifests.
+		set.warnf("%d image files, that of line %d for one, are not on this machine: the server must have them, or want custom-ensure-client-side-data",
+			len(m.absent), slices.Min(slices.Collect(maps.Values(m.absent))))
 	}
 	if m.distant > 0 {
 		set.warnf("%d images are sent as http addresses: the server fetches them, custom-ensure-client-side-data or not", m.distant)

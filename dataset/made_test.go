@@ -558,7 +558,7 @@ func TestCustomImagesOnTheClientsSide(t *testing.T) {
 		{true, `"http://h/a.png"`, `{"type":"image_url","image_url":{"url":"http://h/a.png"}}`, "1 images are sent as http addresses"},
 		{true, `"data:image/png;base64,AA=="`, `{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}`, ""},
 		{false, quoted, `{"type":"image_url","image_url":{"url":"file://` + folder + `/a b%231%25.png"}}`, ""},
-		{false, `"/not/here.png"`, `{"type":"image_url","image_url":{"url":"file:///not/here.png"}}`, "1 image files, /not/here.png for one, are not on this machine"},
+		{false, `"/not/here.png"`, `{"type":"image_url","image_url":{"url":"file:///not/here.png"}}`, "1 image files, that of line 1 for one, are not on this machine"},
 	} {
 		got, err := set(c.clientSide, `{"prompt": "p", "image_files": [`+c.image+`], "output_tokens": 7}`)
 		if err != nil {

@@ -26,9 +26,9 @@ func loadRandom(ctx context.Context, s Spec, t Tools) (*Set, error) {
 		return nil, err
 	}
 	if s.BatchSize > 1 {
-		gen = batches{gen, s.BatchSize}
+		gen = batches{gen, s.warmBatch()}
 	}
-	return s.generate(ctx, set, gen, t.Emit, s.Warmups*max(1, s.BatchSize))
+	return s.generate(ctx, set, gen, t.Emit, s.Warmups*s.warmBatch())
 }
 
 // generate fills set. Warm-ups come from a generator whose seed is derived from

@@ -200,3 +200,41 @@ func TestSonnetErrors(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Numbers in a file, times numbers of flags, are no reason to run out of memory.
+func TestTooManyTokens(t *testing.T) {
+	long := writeText(t, "b.csv", burstHeader+"1,GPT-4,16777216,6,9,x\n")
+	trace := writeText(t, "t.jsonl", `{"timestamp": 0, "input_length": 1000000, "output_length": 1}`)
+	labels := dataset.Trace{BlockSize: 16, Multiplier: 1, Timestamp: "timestamp", InputLength: "input_length", OutputLength: "output_length", HashIDs: "hash_ids"}
+	for _, c := range []struct {
+		spec dataset.Spec
+		want string
+	}{
+		{dataset.Spec{Name: "burstgpt", Path: long, Prompts: 200, Warmups: 100}, "num-prompts: 300 prompts have 5033164800 tokens together; want 4294967296 at most"},
+		{dataset.Spec{Name: "timed_trace", Path: trace, Prompts: 1, Warmups: 300, Trace: labels}, "num-warmups: 300 prompts as long as those of "},
+	} {
+		if _, err := dataset.Load(t.Context(), c.spec, dataset.Tools{Tokenizer: toy{}}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: error %v", c.spec.Name, err)
+		}
+	}
+}
+
+// A warm-up is as large as a timed request, and counts as such.
+func TestWarmupBatches(t *testing.T) {
+	s := dataset.Spec{Name: "random", Prompts: 2, InputLen: 5, OutputLen: 1, BatchSize: 1 << 20, Warmups: 1}
+	if set := load(t, s, toy{}); len(set.Warmups) != 1 || len(set.Warmups[0].Texts) != 2 {
+		t.Errorf("%d warm-ups", len(set.Warmups))
+	}
+	s = dataset.Spec{Name: "random", Prompts: 1 << 20, InputLen: 300, OutputLen: 1, BatchSize: 1 << 20, Warmups: 16}
+	if err := s.Validate(); err == nil || !strings.HasPrefix(err.Error(), "num-prompts: 17825792 prompts of 300 tokens, warm-ups included, are too many") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAPoemInUTF16(t *testing.T) {
+	path := writeText(t, "p.txt", "line\nl\x00i\x00n\x00e\x00\n\x00")
+	s := dataset.Spec{Name: "sonnet", Path: path, Prompts: 1, InputLen: 500, OutputLen: 1, Chat: true}
+	if _, err := dataset.Load(t.Context(), s, dataset.Tools{Tokenizer: toy{}}); err == nil || !strings.HasPrefix(err.Error(), path+":2: not UTF-8; want") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -92,7 +92,7 @@ func poemLines(text, path string) (lines []string, err error) {
 	text = strings.TrimPrefix(text, byteOrderMark)
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	for line := range strings.Lines(text) {
-		if !utf8.ValidString(line) {
+		if !utf8.ValidString(line) || strings.Contains(line, "\x00") { // UTF-16 may be valid UTF-8 with zeros
 			return nil, fmt.Errorf("%s:%d: not UTF-8; want the file encoded as UTF-8", path, len(lines)+1)
 		}
 		lines = append(lines, line)

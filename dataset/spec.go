@@ -186,9 +186,11 @@ func (p *problems) lengths(s Spec) bool {
 	if len(*p) > before {
 		return false
 	}
-	if total := int64(s.Prompts+s.Warmups) * int64(s.PrefixLen+s.InputLen); total > maxTokens {
-		p.addf("num-prompts: %d prompts of %d tokens are %d tokens; want %d at most, or smaller random-input-len",
-			s.Prompts+s.Warmups, s.PrefixLen+s.InputLen, total, int64(maxTokens))
+	// By division: the product of three large numbers would not fit.
+	prompts := int64(s.Prompts) + int64(max(0, s.Warmups))*int64(s.warmBatch())
+	if each := int64(s.PrefixLen + s.InputLen); prompts > maxTokens/max(1, each) {
+		p.addf("num-prompts: %d prompts of %d tokens, warm-ups included, are too many tokens; want %d at most, or smaller random-input-len",
+			prompts, each, int64(maxTokens))
 	}
 	return true
 }

@@ -210,15 +210,22 @@ func (p *prompter) warn(set *Set) {
 		set.warnf("the chat template writes %s, and so does the server: it is sent once, where vllm bench serve doubles it", p.bosText)
 	}
 	if n := p.failed.Load(); n > 0 {
-		// A template's own words (raise_exception) may hold the prompt, which must
-		// not get into a manifest: another one is asked about.
-		why := errors.New("it refuses them")
-		if _, err := p.render("x"); err != nil {
-			why = err
-		}
-		set.warnf("%d prompts are counted without the chat template, which cannot be rendered here: %v", n, why)
+		set.warnf("%s", uncounted(n, p.render))
 	}
 	if p.doubled.Load() > 0 {
 		set.warnf("prompts begin with %s twice, once from the chat template and once from the server: without the first their other tokens would change", p.bosText)
 	}
+}
+
+// uncounted is the warning about n prompts that were not rendered. A template's
+// own words (raise_exception) may hold the prompt, which must not get into a
+// manifest: another one is asked about.
+func uncounted(n int64, render func(string) (string, error)) string {
+	why := errors.New("it refuses them")
+	if render != nil {
+		if _, err := render("x"); err != nil {
+			why = err
+		}
+	}
+	return fmt.Sprintf("%d prompts are counted without the chat template, which cannot be rendered here: %v", n, why)
 }

@@ -21,6 +21,8 @@ const (
 	maxSpan = 30 * 24 * time.Hour
 	// maxCached is the number of ids of blocks that are kept for later prompts.
 	maxCached = 1 << 23
+	// maxWarm bounds the tokens of all warm-ups, which stay in memory: 2 GB.
+	maxWarm = 1 << 28
 )
 
 func (s Spec) validateTrace(bad *problems) {
@@ -63,6 +65,9 @@ func loadTrace(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	if set.Offsets, err = s.traceOffsets(set, rows); err != nil {
 		return nil, err
 	}
+	if err := s.checkTraceWarmups(rows); err != nil {
+		return nil, err
+	}
 	tr, err := newTracer(s, t.Tokenizer, &set.Generator)
 	if err != nil {
 		return nil, err
@@ -87,6 +92,20 @@ func loadTrace(ctx context.Context, s Spec, t Tools) (*Set, error) {
 	})
 	tr.doubts(set)
 	return set, err
+}
+
+// checkTraceWarmups bounds the warm-ups, of which each has a row's length.
+func (s Spec) checkTraceWarmups(rows []traceRow) error {
+	if s.WarmupFirst {
+		return nil
+	}
+	total := int64(0)
+	for i := range s.Warmups {
+		if total += int64(rows[i%len(rows)].input); total > maxWarm {
+			return fmt.Errorf("num-warmups: %d prompts as long as those of %s have more than %d tokens; want fewer", s.Warmups, s.Path, int64(maxWarm))
+		}
+	}
+	return nil
 }
 
 // errEnough ends the reading of lines before the file does.

@@ -127,6 +127,7 @@ func (f *File) parse(footer []byte) error {
 }
 
 func (t *thrift) rowGroup() (g rowGroup) {
+	t.keep()
 	t.fields(func(id int64, wire byte) {
 		switch {
 		case id == 1 && wire == thriftList:
@@ -141,6 +142,7 @@ func (t *thrift) rowGroup() (g rowGroup) {
 }
 
 func (t *thrift) chunk() (c chunk) {
+	t.keep()
 	t.fields(func(id int64, wire byte) {
 		switch {
 		case id == 1:
@@ -249,6 +251,7 @@ type element struct {
 }
 
 func (t *thrift) element() (e element) {
+	t.keep()
 	e.node.physical = -1
 	t.fields(func(id int64, wire byte) {
 		number := wire == thriftI32

@@ -15,6 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
+// maxPage bounds what a page unpacks to: a few bytes of zstd may stand for all of
+// memory. Writers make pages of 1 MB, or of one value that is larger.
+const maxPage = 1 << 29
+
 // Kinds of pages.
 const (
 	dataPage       = 0
@@ -157,6 +161,9 @@ func (p *pages) next() (h pageHeader, err error) {
 		if h.compressed < 0 || h.compressed > p.left || h.uncompressed < 0 {
 			return h, fmt.Errorf("damaged: a page of %d bytes, %d unpacked, where %d are left", h.compressed, h.uncompressed, p.left)
 		}
+		if h.uncompressed > maxPage {
+			return h, fmt.Errorf("a page of %d bytes unpacked; want %d at most", h.uncompressed, maxPage)
+		}
 		switch h.kind {
 		case dataPage, dataPageV2:
 			if h.values < 0 || h.values > p.meta.values-p.seen {
@@ -238,6 +245,7 @@ func (p *pages) takeDictionary(h pageHeader) error {
 type page struct {
 	leaf   *node
 	left   int64
+	taken  int     // values that were wanted
 	def    *hybrid // nil where every value is there
 	rep    *hybrid // nil where nothing is repeated
 	values values

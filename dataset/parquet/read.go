@@ -49,8 +49,12 @@ func (f *File) column(name string) *node {
 	return nil
 }
 
-// maxValues bounds the values of one row: runs make many of few bytes.
-const maxValues = 1 << 20
+// maxValues bounds the values of one row, and maxHeld those of all rows that are
+// read at once, of one leaf: runs make many of few bytes.
+const (
+	maxValues = 1 << 20
+	maxHeld   = 1 << 24
+)
 
 // entry is one value of a leaf with its levels (Dremel's striping).
 type entry struct {
@@ -95,6 +99,7 @@ func (f *File) readLeaf(ctx context.Context, leaf *node, c chunk, rows []int, fi
 	out := make([][]entry, len(rows))
 	in := newPages(f.in, leaf, c)
 	row, wanted := first-1, 0 // the row of the value before, the first row not passed
+	held := 0
 	for wanted < len(rows) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -117,14 +122,18 @@ func (f *File) readLeaf(ctx context.Context, leaf *node, c chunk, rows []int, fi
 		if err != nil {
 			return nil, err
 		}
-		for p.left > 0 {
+		for p.left > 0 && wanted < len(rows) {
+			if p.left%(1<<20) == 0 && ctx.Err() != nil { // one page may have 2^31 values
+				return nil, context.Cause(ctx)
+			}
 			if row, wanted, err = p.step(rows, row, wanted, out); err != nil {
 				return nil, err
 			}
-			if wanted == len(rows) {
-				break
+			if held+p.taken > maxHeld {
+				return nil, fmt.Errorf("more than %d values in %d rows", maxHeld, min(wanted+1, len(rows)))
 			}
 		}
+		held += p.taken
 	}
 	if last := rows[len(rows)-1]; row < last {
 		return nil, fmt.Errorf("damaged: values for %d rows; want row %d", row+1-first, last-first)
@@ -159,6 +168,7 @@ func (p *page) step(rows []int, row, wanted int, out [][]entry) (int, int, error
 			return row, wanted, fmt.Errorf("more than %d values in one row", maxValues)
 		}
 		out[wanted] = append(out[wanted], e)
+		p.taken++
 		if p.leaf.maxRep == 0 {
 			wanted++ // nothing more belongs to this row
 		}

@@ -40,7 +40,19 @@ type source interface {
 type thrift struct {
 	in    source
 	depth int
+	kept  int // elements that the caller keeps
 	err   error
+}
+
+// maxKept bounds what a footer lists: columns, row groups, chunks. An element may
+// be one byte there, and is a hundred in memory.
+const maxKept = 1 << 22
+
+// keep counts an element.
+func (t *thrift) keep() {
+	if t.kept++; t.kept > maxKept {
+		t.failf("more than %d columns and row groups", maxKept)
+	}
 }
 
 func (t *thrift) failf(format string, args ...any) {
