@@ -34,6 +34,8 @@ type aligner struct {
 	cut     int
 	failed  int
 	first   error // of those that failed
+	lost    int   // of them, those since the last answer
+	left    int   // prompts that were not asked about any more
 }
 
 // aligner is nil where prompts are not aligned: they are ids, no local tokenizer
@@ -112,13 +114,15 @@ func (a *aligner) release() error {
 // pass puts a prompt as it is, or from a goroutine of the group as the server has
 // it.
 func (a *aligner) pass(i int, r dataset.Request, put func(int, dataset.Request) error) error {
-	if !a.differs || r.Prompt == "" {
+	if !a.differs || r.Prompt == "" || a.silenced() {
 		return put(i, r)
 	}
 	a.group.Go(func() error {
 		err := a.fit(&r)
 		a.mu.Lock()
-		if err != nil {
+		if a.lost++; err == nil {
+			a.lost = 0
+		} else {
 			a.failed++
 			a.first = cmp.Or(a.first, err)
 		}
@@ -126,6 +130,18 @@ func (a *aligner) pass(i int, r dataset.Request, put func(int, dataset.Request) 
 		return put(i, r)
 	})
 	return nil
+}
+
+// silenced tells that a whole round of questions has had no answer, and counts the
+// prompt that is therefore left: each would be waited for as long.
+func (a *aligner) silenced() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lost < alignWorkers {
+		return false
+	}
+	a.left++
+	return true
 }
 
 // fit cuts a prompt that is too long. One that is too short stays, with the
@@ -167,7 +183,7 @@ func (a *aligner) report(p *Plan) int {
 		p.warnf("The server counts %d tokens of request 0 and the local tokenizer %d: %d prompts were cut by the server's tokenizer, shorter ones left.", a.theirs, a.ours, a.cut)
 	}
 	if a.failed > 0 {
-		p.warnf("%d prompts could not be aligned with the server's tokenizer, the first: %v.", a.failed, a.first)
+		p.warnf("%d prompts could not be aligned with the server's tokenizer, the first: %v.", a.failed+a.left, a.first)
 	}
 	return a.cut
 }

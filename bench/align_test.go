@@ -52,6 +52,7 @@ type counter struct {
 	refuses  string // a prompt that holds it is an error
 	perA     int
 	notFound bool
+	last     int // the last question of how long a prompt is that gets an answer; 0 is none
 }
 
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +76,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/tokenize":
 		c.asked++
-		if q.Special == nil || *q.Special || c.refuses != "" && strings.Contains(q.Prompt, c.refuses) {
+		if c.last > 0 && c.asked > c.last || q.Special == nil || *q.Special || c.refuses != "" && strings.Contains(q.Prompt, c.refuses) {
 			http.Error(w, "bad", http.StatusBadRequest)
 			return
 		}
@@ -196,6 +197,21 @@ func TestAlignSomeFail(t *testing.T) {
 	want := fmt.Sprintf("%d prompts could not be aligned", failed)
 	if failed == 0 || len(p.Warnings) != 2 || !strings.HasPrefix(p.Warnings[1], want) {
 		t.Errorf("warnings %q, want %s", p.Warnings, want)
+	}
+}
+
+// A server that answers no more is not asked about thousands of prompts, which may be
+// a quarter of a minute each.
+func TestAlignGivesUp(t *testing.T) {
+	const prompts, warmups = 1000, 3
+	c := &counter{perA: 3, last: 1}
+	p := planOf(t, c, func(s *session) { s.cfg.Dataset.Prompts = prompts })
+	if c.asked < 1+alignWorkers || c.asked > 1+2*alignWorkers {
+		t.Errorf("asked %d times, want at most two rounds of %d after request 0", c.asked, alignWorkers)
+	}
+	want := fmt.Sprintf("%d prompts could not be aligned", prompts+warmups)
+	if len(p.Requests) != prompts || len(p.Warnings) != 2 || !strings.HasPrefix(p.Warnings[1], want) {
+		t.Errorf("%d requests, warnings %q, want %s", len(p.Requests), p.Warnings, want)
 	}
 }
 
