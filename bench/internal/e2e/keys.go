@@ -29,7 +29,7 @@ func (s *suite) keys(ctx context.Context, srv *server) error {
 		"--save-detailed", "--request-rate", "40", "--burstiness", "2", "--max-concurrency", "4", "--metric-percentiles", "99",
 		"--percentile-metrics", "itl,client_queue_time,e2el_including_client_queue,ttft",
 	}
-	ramped := []string{"--ramp-up-strategy", "linear", "--ramp-up-start-rps", "10", "--ramp-up-end-rps", "60", "--burstiness", "inf"}
+	ramped := []string{"--ramp-up-strategy", "linear", "--ramp-up-start-rps", "10", "--ramp-up-end-rps", "60"}
 	probed := []string{"--probe-request-rate", "10", "--max-concurrency", "4"}
 	chat := append([]string{"--backend", "openai-chat", "--endpoint", "/v1/chat/completions"}, detailed...)
 	var formulas []string
