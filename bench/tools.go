@@ -46,7 +46,11 @@ func (s *session) template() func([]chat.Message) (string, error) {
 	open := sync.OnceValues(func() (func([]chat.Message) (string, error), error) {
 		t, err := chat.Open(s.files)
 		if err != nil {
-			return nil, fmt.Errorf("%w; or want --skip-chat-template, or a chat backend, where the server renders it", err)
+			want := "a chat backend, where the server renders it"
+			if d := s.cfg.Dataset.Name; d != "spec_bench" && d != "sonnet" { // those have no choice
+				want = "--skip-chat-template, or " + want
+			}
+			return nil, fmt.Errorf("%w; or want %s", err, want)
 		}
 		kwargs, err := chat.Kwargs(s.cfg.TemplateKwargs)
 		if err != nil {
