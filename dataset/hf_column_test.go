@@ -358,3 +358,18 @@ func TestHubReadsWhatTheHubHasConverted(t *testing.T) {
 		t.Errorf("warnings %q", set.Warnings)
 	}
 }
+
+// TestHubTakesTheOnlySplit: a copy of a data set need not have the names that its
+// form expects, as long as there is no choice.
+func TestHubTakesTheOnlySplit(t *testing.T) {
+	s := columnSpec("prompt")
+	s.Path = "testdata/hub/humaneval"
+	set := load2(t, s, wordTools())
+	if len(set.Requests) == 0 || !strings.Contains(strings.Join(set.Warnings, "\n"), "split test, its only one, is taken") {
+		t.Errorf("%d requests, warnings %q", len(set.Requests), set.Warnings)
+	}
+	s.Hub.Split = "train"
+	if _, err := dataset.Load(t.Context(), s, wordTools()); err == nil || !strings.Contains(err.Error(), "hf-split") {
+		t.Errorf("a split that is not there: %v", err)
+	}
+}

@@ -36,6 +36,7 @@ type hubFiles struct {
 	opened []*parquet.File
 	close  []io.Closer
 	notes  []string // warnings
+	any    bool     // no split was named: the only one will do
 }
 
 func (h *hubFiles) Close() {
@@ -84,7 +85,7 @@ func (h *hubFiles) at(i int) string { return h.where + "/" + h.names[i] }
 
 // openHub finds the files of the split: in a folder, or through the hub.
 func (s Spec) openHub(ctx context.Context, hub Fetcher, subset, split string) (*hubFiles, error) {
-	h := &hubFiles{where: s.Path}
+	h := &hubFiles{where: s.Path, any: s.Hub.Split == ""}
 	info, err := os.Stat(s.Path)
 	var all []string
 	switch {
@@ -110,7 +111,14 @@ func (s Spec) openHub(ctx context.Context, hub Fetcher, subset, split string) (*
 			return nil, err
 		}
 	}
-	return h, h.choose(all, subset, split)
+	err = h.choose(all, subset, split)
+	if _, wrong := errors.AsType[*subsetError](err); wrong && s.Subset == "" && subset != "" {
+		// The form's own subset: a copy of the data set may have no such name.
+		if again := h.choose(all, "", split); again == nil {
+			return h, nil
+		}
+	}
+	return h, err
 }
 
 // folderFiles lists the files below a folder, without hidden ones.
@@ -178,6 +186,10 @@ func (h *hubFiles) choose(all []string, subset, split string) error {
 		return fmt.Errorf("dataset-path: %s has no Parquet files; want a data set that has them, or one of the hub, which converts most", h.where)
 	}
 	names := splits[split]
+	if only := slices.Collect(maps.Keys(splits)); names == nil && h.any && len(only) == 1 {
+		split, names = only[0], splits[only[0]]
+		h.notes = append(h.notes, fmt.Sprintf("%s: split %s, its only one, is taken", h.where, split))
+	}
 	if partial := splits["partial-"+split]; names == nil && partial != nil {
 		names = partial
 		h.notes = append(h.notes, fmt.Sprintf("%s: the hub has converted only the beginning of split %s: requests are of that", h.where, split))
@@ -332,7 +344,7 @@ func fromCard(card []subsetInfo, files []string, subset string) (map[string][]st
 	}
 	i := slices.Index(names, subset)
 	if i < 0 {
-		return nil, noSubset(subset, names)
+		return nil, &subsetError{subset, names}
 	}
 	c := card[i]
 	c.Dir = strings.Trim(path.Clean("/"+c.Dir), "/") // it cannot climb out
@@ -355,12 +367,19 @@ func fromCard(card []subsetInfo, files []string, subset string) (map[string][]st
 	return withDir(out, c.Dir), nil
 }
 
-func noSubset(subset string, names []string) error {
-	list := strings.Join(names[:min(len(names), 40)], ", ")
-	if subset == "" {
-		return fmt.Errorf("hf-subset: missing; want one of %s", list)
+// subsetError says that a data set has no subset of a name, or several and none
+// was named.
+type subsetError struct {
+	subset string
+	names  []string
+}
+
+func (e *subsetError) Error() string {
+	list := strings.Join(e.names[:min(len(e.names), 40)], ", ")
+	if e.subset == "" {
+		return "hf-subset: missing; want one of " + list
 	}
-	return fmt.Errorf("hf-subset: there is no %q; want one of %s", subset, list)
+	return fmt.Sprintf("hf-subset: there is no %q; want one of %s", e.subset, list)
 }
 
 // below keeps the files of a folder, under their names in it.
@@ -505,7 +524,7 @@ func fromNames(files []string, subset string) (map[string][]string, error) {
 				folders[dir] = true
 			}
 		}
-		return nil, noSubset(subset, slices.Sorted(maps.Keys(folders)))
+		return nil, &subsetError{subset, slices.Sorted(maps.Keys(folders))}
 	}
 	return withDir(bySplit(inside), path.Clean(subset)), nil
 }
@@ -586,7 +605,7 @@ func fromConverted(files []string, subset, preferred string) (map[string][]strin
 		subset = names[0]
 	}
 	if subsets[subset] == nil && len(names) > 0 {
-		return nil, noSubset(subset, names)
+		return nil, &subsetError{subset, names}
 	}
 	return subsets[subset], nil
 }
