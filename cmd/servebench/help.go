@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/servebench/servebench/dataset"
 )
 
 // helpWidth is how wide a line of help may be.
@@ -44,9 +46,13 @@ func printHelp(w io.Writer, topic string) error {
 	return err
 }
 
-// matcher tells the flags that topic means: those of the group of that name, else those
-// with it in their name, else in their text; nil if there are none.
+// matcher tells the flags that topic means: those that the data set of that name reads
+// and others do not, those of the group of that name, else those with it in their name,
+// else in their text; nil if there are none.
 func matcher(topic string) func(flagSpec) bool {
+	if name := strings.ReplaceAll(topic, "-", "_"); slices.Contains(dataset.Names(), topic) || slices.Contains(dataset.Names(), name) {
+		return func(s flagSpec) bool { return slices.Contains(s.Sets, topic) || slices.Contains(s.Sets, name) }
+	}
 	if i := slices.IndexFunc(groups, func(g group) bool { return g.called(topic) }); i >= 0 {
 		return func(s flagSpec) bool { return s.Group == groups[i].Title }
 	}

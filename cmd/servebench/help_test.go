@@ -83,8 +83,8 @@ func TestHelpForAWord(t *testing.T) {
 		want           []string
 	}{
 		{"a group", "load", slices.Collect(namesIn(inLoad))},
-		{"a data set", "random", slices.Collect(namesIn(inRandom))},
-		{"a data set with _", "prefix-repetition", slices.Collect(namesIn(inPrefix))},
+		{"a data set has the flags it reads", "random", []string{"input-len", "output-len", "random-input-len", "random-output-len", "random-range-ratio", "random-prefix-len", "random-batch-size"}},
+		{"a data set with _", "prefix-repetition", append([]string{"output-len", "disable-shuffle"}, slices.Collect(namesIn(inPrefix))...)},
 		{"a part of names", "warmup", []string{"num-warmups", "warmup-prompts"}},
 		{"with its dashes", "--num-w", []string{"num-warmups"}},
 		{"a word of a text", "gamma", []string{"burstiness"}},
