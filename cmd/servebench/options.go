@@ -373,7 +373,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 		t.Own = append(t.Own, report.Row{Label: m.Label, Dist: m.Dist})
 	}
 	for _, w := range res.Warnings {
-		t.Warnings = append(t.Warnings, printable(w))
+		t.Warnings = append(t.Warnings, dashed(printable(w)))
 	}
 	for i := range t.Files {
 		t.Files[i] = printable(t.Files[i])

@@ -7,7 +7,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -118,8 +121,27 @@ func flagged(err error) error {
 		if _, is := flagByName[name]; ok && is {
 			lines[i] = "--" + l
 		}
+		lines[i] = dashed(lines[i])
 	}
 	return errors.New(strings.Join(lines, "\n"))
+}
+
+// compound finds names of flags with a dash in them that stand as words of a text:
+// no other word looks like them.
+var compound = sync.OnceValue(func() *regexp.Regexp {
+	var names []string
+	for _, s := range serveFlags() {
+		if strings.Contains(s.Name, "-") {
+			names = append(names, s.Name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) })
+	return regexp.MustCompile(`(^|[ (])(` + strings.Join(names, "|") + `)($|[ ,;:.)])`)
+})
+
+// dashed writes the flags that a library's message names as they are typed.
+func dashed(text string) string {
+	return compound().ReplaceAllString(text, "$1--$2$3")
 }
 
 // startSim starts the simulator in this process and makes it the target.
@@ -159,7 +181,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		}
 	} else {
 		for _, w := range res.Warnings {
-			t.notef("warning: %s", w)
+			t.notef("warning: %s", dashed(w))
 		}
 		for _, f := range saved {
 			t.notef("saved %s", f)

@@ -359,3 +359,18 @@ func TestServerTextIsEscaped(t *testing.T) {
 		t.Errorf("control characters came through: %q", out+errs)
 	}
 }
+
+// Names of flags in a library's words get their dashes, once, and nothing else does.
+func TestDashed(t *testing.T) {
+	for in, want := range map[string]string{
+		"num-prompts: 32 is no multiple":                "--num-prompts: 32 is no multiple",
+		"want --num-prompts or random-input-len, below": "want --num-prompts or --random-input-len, below",
+		"(request-rate is 5)":                           "(--request-rate is 5)",
+		"my-num-prompts, num-prompts-x, the model":      "my-num-prompts, num-prompts-x, the model",
+		"x: chat-template-kwargs":                       "x: --chat-template-kwargs",
+	} {
+		if got := dashed(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
