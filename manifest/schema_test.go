@@ -197,14 +197,14 @@ func TestValidateSaysWhere(t *testing.T) {
 
 func TestValidateRejectsWhatIsNoDocument(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
-		{``, "read manifest: unexpected end of JSON input"},
+		{``, "read manifest: line 1: the document is empty"},
 		{`[]`, "/: a manifest is a JSON object"},
 		{`null`, "/: a manifest is a JSON object"},
-		{`{"kind":"run","kind":"run"}`, `read manifest: key "kind" is there twice`},
-		{`{"a":[{"b":1,"c":{"b":2},"b":3}]}`, `read manifest: key "b" is there twice`},
+		{`{"kind":"run","kind":"run"}`, `read manifest: line 1: key "kind" is there twice`},
+		{`{"a":[{"b":1,"c":{"b":2},"b":3}]}`, `read manifest: line 1: key "b" is there twice`},
 		{`{"kind":"other"}`, "/kind: value must be one of 'run', 'experiment'"},
 		{`{"manifest":7}`, "/: a manifest is a JSON object"},
-		{`{"manifest":{"kind":"run"}}{}`, "read manifest: invalid character '{' after top-level value"},
+		{`{"manifest":{"kind":"run"}}{}`, "read manifest: line 1: invalid character '{' after top-level value"},
 	} {
 		if _, err := Validate([]byte(c.data)); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", c.data, err, c.want)
@@ -383,7 +383,7 @@ func FuzzIdentifier(f *testing.F) {
 		if id == "" {
 			return
 		}
-		problems, err := violations("subject", map[string]any{"type": "model", "identifier": id})
+		problems, err := violations(Profile{}, "subject", map[string]any{"type": "model", "identifier": id})
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%q gives %q: %v %v", name, id, problems, err)
 		}
