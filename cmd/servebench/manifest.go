@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -26,7 +27,11 @@ var (
 	publishableFlag = &cli.BoolFlag{Name: "publishable", Usage: "the publishable profile: every presence rule of the published references"}
 	publishFlag     = &cli.BoolFlag{Name: "publish", Usage: "also what must be declared before publication"}
 	referencesFlag  = &cli.BoolFlag{Name: "strict-references", Usage: "reject each value that no published reference has"}
+	nameFlag        = &cli.StringSliceFlag{Name: "name", Usage: "another name of a person or machine to take out; may be repeated"}
 )
+
+// secretVariables hold what no manifest may show.
+var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SERVEBENCH_SIM_API_KEY"}
 
 // manifestCommand is `servebench manifest`.
 func manifestCommand(t *terminal) *cli.Command {
@@ -39,6 +44,8 @@ func manifestCommand(t *terminal) *cli.Command {
 		Subcommands: []*cli.Command{
 			manifestSubcommand("validate", "hold files against the schema", "FILE...", func(c *cli.Context) error { return validateFiles(c, t) }, publishableFlag, referencesFlag),
 			manifestSubcommand("verify", "check that numbers, facts and artifacts agree", "FILE...", func(c *cli.Context) error { return verifyFiles(c, t) }, publishFlag),
+			manifestSubcommand("show", "show a manifest on one screen", "FILE...", func(c *cli.Context) error { return showFiles(c, t) }),
+			manifestSubcommand("redact", "print a manifest without what must not be public; say on stderr what that was", "FILE", func(c *cli.Context) error { return redactFile(c, t) }, nameFlag),
 			manifestSubcommand("schema", "print the JSON Schema", "", func(c *cli.Context) error { return printSchema(c, t) }, publishableFlag),
 		},
 		Action: func(c *cli.Context) error {
@@ -252,4 +259,71 @@ func printSchema(c *cli.Context, t *terminal) error {
 		return &exitError{code: exitUnsaved, err: fmt.Errorf("standard output: %w", err)}
 	}
 	return nil
+}
+
+// redactFile prints one manifest, so that it can be written to a file, and
+// lists what it took out.
+func redactFile(c *cli.Context, t *terminal) error {
+	if c.Args().Len() > 1 {
+		return usagef("manifest redact: %d files; want one, or none for standard input", c.Args().Len())
+	}
+	r := localRedactor(c.StringSlice(nameFlag.Name))
+	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
+		before, err := manifest.Profile{}.Check(data)
+		if err != nil {
+			return false, err
+		}
+		out, found, err := r.Document(data)
+		if err != nil { // no JSON: nothing can be said of what is in it
+			var said bytes.Buffer
+			sayProblems(&said, name, before.Problems)
+			_, err := t.err.Write(said.Bytes())
+			return false, err
+		}
+		w.Write(out)
+		for i, f := range found {
+			if i == shownProblems {
+				t.notef("%s: and %d more", name, len(found)-i)
+				break
+			}
+			t.notef("%s: redacted %s: %s", where(name, f.Line), f.Path, strings.Join(f.Kinds, ", "))
+		}
+		t.notef("%s: %s redacted", name, count(len(found), "place"))
+		after, err := manifest.Profile{}.Check(out)
+		if err != nil {
+			return false, err
+		}
+		if len(after.Problems) > 0 && len(before.Problems) == 0 {
+			t.notef("%s: no longer valid: a name was part of what the schema wants in a form of its own", name)
+		} else if len(after.Problems) > 0 {
+			t.notef("%s: not valid, before and after", name)
+		}
+		for i, p := range after.Problems {
+			if i < shownProblems {
+				t.notef("%s: %s: %s", name, p.Path, p.Message)
+			}
+		}
+		return len(after.Problems) == 0, nil
+	})
+}
+
+// localRedactor knows the secrets and names of this machine and its user, and
+// the names it is told.
+func localRedactor(names []string) *manifest.Redactor {
+	r := &manifest.Redactor{HostNames: names}
+	for _, name := range secretVariables {
+		if secret := os.Getenv(name); secret != "" {
+			r.Secrets = append(r.Secrets, secret)
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		r.Home = home
+	}
+	if host, err := os.Hostname(); err == nil {
+		r.HostNames = append(r.HostNames, host)
+	}
+	if u, err := user.Current(); err == nil {
+		r.UserNames = append(r.UserNames, u.Username)
+	}
+	return r
 }
