@@ -27,7 +27,7 @@ var (
 	publishableFlag = &cli.BoolFlag{Name: "publishable", Usage: "the publishable profile: every presence rule of the published references"}
 	publishFlag     = &cli.BoolFlag{Name: "publish", Usage: "also what must be declared before publication"}
 	referencesFlag  = &cli.BoolFlag{Name: "strict-references", Usage: "reject each value that no published reference has"}
-	nameFlag        = &cli.StringSliceFlag{Name: "name", Usage: "another name of a person or machine to take out; may be repeated"}
+	nameFlag        = &cli.StringSliceFlag{Name: "name", Usage: "another name of a person or machine to take out, of four letters or more; may be repeated"}
 )
 
 // secretVariables hold what no manifest may show.
