@@ -100,8 +100,30 @@ func (d *documentRedactor) members(path string, secret bool) {
 		})
 		seen[key] = true
 		d.skip(" \t\r\n:")
-		d.value(path+"/"+escape.Replace(key), key, secret || !known && isSecretName(key))
+		d.value(path+"/"+escape.Replace(key), key, secret || !known && isSecretKey(key))
 	}
+}
+
+// isSecretKey reports whether a key says that its value is secret: api_key,
+// HF_TOKEN. A key of a cache and a time per token do not.
+func isSecretKey(key string) bool {
+	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return strings.ContainsRune("-_. ", r) })
+	if len(words) == 0 {
+		return false
+	}
+	before := ""
+	if len(words) > 1 {
+		before = words[len(words)-2]
+	}
+	switch words[len(words)-1] {
+	case "apikey", "secret", "password", "passwd", "credential", "credentials", "authorization", "cookie":
+		return true
+	case "key":
+		return slices.Contains([]string{"api", "access", "secret", "private", "auth"}, before)
+	case "token":
+		return before == "" || key == strings.ToUpper(key) || slices.Contains([]string{"hf", "hub", "api", "access", "auth", "bearer", "secret", "refresh", "session"}, before)
+	}
+	return false
 }
 
 // more goes to the first or the next element, or past the end of the list.

@@ -79,6 +79,9 @@ func syntaxError(data []byte) error {
 			return &textError{lineAt(data, at), word + " is no JSON; want a number or null"}
 		}
 	}
+	if strings.Contains(syntax.Error(), "max depth") {
+		return &textError{lineAt(data, at), fmt.Sprintf("nested more than %d deep", maxDepth)}
+	}
 	return &textError{lineAt(data, at), syntax.Error()}
 }
 

@@ -289,7 +289,8 @@ func (v *experimentVerifier) runAggregate(at string, r *experimentRun) {
 	if d := r.DurationSeconds; d != nil && *d != longest {
 		v.warn("X10", at+"/duration_seconds", "%v, but the longest run that was added took %v", *d, longest)
 	}
-	if start != nil && r.StartedAt != nil && !r.StartedAt.Equal(*start) || end != nil && r.EndedAt != nil && !r.EndedAt.Equal(*end) {
+	timed := start != nil && end != nil && r.StartedAt != nil && r.EndedAt != nil
+	if timed && (!r.StartedAt.Equal(*start) || !r.EndedAt.Equal(*end)) {
 		v.warn("X10", at+"/started_at", "the runs that were added lasted from %s to %s", start.Format(time.RFC3339Nano), end.Format(time.RFC3339Nano))
 	}
 }

@@ -286,7 +286,7 @@ func redactFile(c *cli.Context, t *terminal) error {
 				t.notef("%s: and %d more", name, len(found)-i)
 				break
 			}
-			t.notef("%s: redacted %s: %s", where(name, f.Line), f.Path, strings.Join(f.Kinds, ", "))
+			t.notef("%s: redacted %s: %s", where(name, f.Line), clip(f.Path, 1000), strings.Join(f.Kinds, ", "))
 		}
 		t.notef("%s: %s redacted", name, count(len(found), "place"))
 		after, err := manifest.Profile{}.Check(out)
@@ -300,7 +300,7 @@ func redactFile(c *cli.Context, t *terminal) error {
 		}
 		for i, p := range after.Problems {
 			if i < shownProblems {
-				t.notef("%s: %s: %s", name, p.Path, p.Message)
+				t.notef("%s", clip(fmt.Sprintf("%s: %s: %s", name, p.Path, p.Message), 2000))
 			}
 		}
 		return len(after.Problems) == 0, nil
