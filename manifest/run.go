@@ -17,6 +17,8 @@ package manifest
 const (
 	SchemaVersion = "1.0"
 	KindRun       = "run"
+
+	kindExperiment = "experiment"
 )
 
 // How a run ended, as [Run.Outcome] says it. Only a completed run has results,

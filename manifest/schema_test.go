@@ -98,6 +98,19 @@ func edit(t testing.TB, doc map[string]any, pointer, op string, value any) {
 	}
 }
 
+var profiles = []Profile{{}, {Publishable: true}, {References: true}, {Publishable: true, References: true}}
+
+func TestProfilesAcceptTheReferences(t *testing.T) {
+	for _, p := range profiles {
+		for _, seed := range append(seeds, "seed-experiment") {
+			report, err := p.Check(readFile(t, seed+".json"))
+			if err != nil || len(report.Problems) > 0 || report.Enveloped != (seed != "seed-experiment") || report.Kind == "" {
+				t.Errorf("%s, %v: %+v, %v", seed, p, report, err)
+			}
+		}
+	}
+}
+
 func TestValidateAcceptsTheReferences(t *testing.T) {
 	for _, seed := range append(seeds, "seed-experiment") {
 		enveloped, err := Validate(readFile(t, seed+".json"))
@@ -127,7 +140,7 @@ func TestValidateRejectsMutations(t *testing.T) {
 		Seed, Pointer, Op, Why string
 		Value                  any
 	}
-	rejected := 0
+	rejected, publishable, seen := 0, 0, 0
 	for _, m := range parse[[]mutation](t, readFile(t, "mutations.json")) {
 		doc := document(t, m.Seed)
 		edit(t, doc, m.Pointer, m.Op, m.Value)
@@ -139,9 +152,17 @@ func TestValidateRejectsMutations(t *testing.T) {
 		if err != nil {
 			rejected++
 		}
+		if _, err := (Profile{Publishable: true}).Validate(marshal(t, doc)); err != nil {
+			publishable++
+		} else {
+			t.Errorf("publishable: %s %s %s %v (%s)", m.Seed, m.Op, m.Pointer, m.Value, m.Why)
+		}
+		if _, err := (Profile{Publishable: true, References: true}).Validate(marshal(t, doc)); err != nil {
+			seen++
+		}
 	}
-	if rejected != 128 {
-		t.Errorf("%d mutations rejected, want 128", rejected)
+	if rejected != 128 || publishable != 135 || seen != 135 {
+		t.Errorf("%d, %d, %d mutations rejected, want 128, 135, 135", rejected, publishable, seen)
 	}
 }
 
@@ -162,6 +183,9 @@ func TestValidateAcceptsVariants(t *testing.T) {
 		data := marshal(t, doc)
 		if _, err := Validate(data); err != nil {
 			t.Errorf("%s (%s): %v", v.Seed, v.Why, err)
+		}
+		if _, err := (Profile{Publishable: true}).Validate(data); err != nil {
+			t.Errorf("publishable: %s (%s): %v", v.Seed, v.Why, err)
 		}
 		if doc["kind"] != "run" {
 			continue
@@ -197,14 +221,14 @@ func TestValidateSaysWhere(t *testing.T) {
 
 func TestValidateRejectsWhatIsNoDocument(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
-		{``, "read manifest: unexpected end of JSON input"},
+		{``, "read manifest: line 1: the document is empty"},
 		{`[]`, "/: a manifest is a JSON object"},
 		{`null`, "/: a manifest is a JSON object"},
-		{`{"kind":"run","kind":"run"}`, `read manifest: key "kind" is there twice`},
-		{`{"a":[{"b":1,"c":{"b":2},"b":3}]}`, `read manifest: key "b" is there twice`},
+		{`{"kind":"run","kind":"run"}`, `read manifest: line 1: key "kind" is there twice`},
+		{`{"a":[{"b":1,"c":{"b":2},"b":3}]}`, `read manifest: line 1: key "b" is there twice`},
 		{`{"kind":"other"}`, "/kind: value must be one of 'run', 'experiment'"},
 		{`{"manifest":7}`, "/: a manifest is a JSON object"},
-		{`{"manifest":{"kind":"run"}}{}`, "read manifest: invalid character '{' after top-level value"},
+		{`{"manifest":{"kind":"run"}}{}`, "read manifest: line 1: invalid character '{' after top-level value"},
 	} {
 		if _, err := Validate([]byte(c.data)); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, want %s", c.data, err, c.want)
@@ -383,7 +407,7 @@ func FuzzIdentifier(f *testing.F) {
 		if id == "" {
 			return
 		}
-		problems, err := violations("subject", map[string]any{"type": "model", "identifier": id})
+		problems, err := violations(Profile{}, "subject", map[string]any{"type": "model", "identifier": id})
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%q gives %q: %v %v", name, id, problems, err)
 		}

@@ -93,7 +93,7 @@ func checkSubject(name string, file *ast.File, s *Subject) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	problems, err := violations("subject", value)
+	problems, err := violations(Profile{}, "subject", value)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package manifest
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -30,46 +29,91 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Severity, f.Rule, f.Path, f.Message)
 }
 
-// Verify checks what a schema cannot: that the numbers of a kind-run manifest
-// follow from each other, that its parts say the same about the same fact, and
-// that its artifacts are the files they claim to be. An envelope of the
-// publishing site is unwrapped. What files (nil: none) does not hold is not
-// checked and a warning; the rest is checked from the document alone. A
-// manifest that breaks the schema has its violations as the only findings
-// (rule schema), and one of another kind a finding that says so (rule kind).
+// Verify checks what a schema cannot: that the numbers of a manifest follow
+// from each other, that its parts say the same about the same fact, and that
+// its artifacts are the files they claim to be. An envelope of the publishing
+// site is unwrapped. What files (nil: none) does not hold is not checked and a
+// warning; the rest is checked from the document alone. A manifest that breaks
+// the base schema has its violations as the only findings (rule schema). What
+// it lacks for the profile is found beside the rest, under rule publish.
 //
 // No finding means that all is well. The order is fixed, failures before
 // warnings. Safe for concurrent use.
-func Verify(data []byte, files fs.FS) []Finding {
-	bare, _, err := validated(data)
+func (p Profile) Verify(data []byte, files fs.FS) []Finding {
+	bare, report, err := Profile{}.check(data)
 	if err != nil {
-		return schemaFindings(err)
+		return []Finding{{"schema", Fail, "/", err.Error()}}
 	}
+	if len(report.Problems) > 0 {
+		return schemaFindings(report)
+	}
+	var found []Finding
+	if report.Kind == kindExperiment {
+		found = verifyExperiment(bare, files)
+	} else {
+		found = verifyRun(bare, files)
+	}
+	found = append(found, p.publishFindings(bare)...)
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	return found
+}
+
+// Verify is [Profile.Verify] of the base profile.
+func Verify(data []byte, files fs.FS) []Finding {
+	return Profile{}.Verify(data, files)
+}
+
+func verifyRun(bare []byte, files fs.FS) []Finding {
 	var run Run
 	if err := json.Unmarshal(bare, &run); err != nil {
 		return []Finding{{"schema", Fail, "/", err.Error()}}
-	}
-	if run.Kind != KindRun {
-		return []Finding{{"kind", Fail, "/kind", "rules are known for kind run only, this is " + run.Kind}}
 	}
 	v := newVerifier(&run)
 	v.results()
 	v.commands()
 	v.facts()
 	v.artifacts(files)
-	slices.SortStableFunc(v.found, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
 	return v.found
 }
 
-// schemaFindings turns the error of [Validate] into findings.
-func schemaFindings(err error) []Finding {
-	problems, ok := errors.AsType[invalidError](err)
-	if !ok {
-		return []Finding{{"schema", Fail, "/", err.Error()}}
+// schemaFindings turns the problems of a document into findings.
+func schemaFindings(report *Report) []Finding {
+	var found []Finding
+	for _, p := range report.Problems {
+		if p.Path == "" {
+			p.Path, p.Message = "/", fmt.Sprintf("read manifest: line %d: %s", p.Line, p.Message)
+		}
+		found = append(found, Finding{"schema", Fail, p.Path, p.Message})
+	}
+	return found
+}
+
+// publishFindings are what a document that holds the base profile must still
+// declare before it holds p, and what a reader of a published one should know.
+func (p Profile) publishFindings(bare []byte) []Finding {
+	if p == (Profile{}) {
+		return nil
 	}
 	var found []Finding
-	for _, p := range problems {
-		found = append(found, Finding{"schema", Fail, p.path, p.message})
+	report, err := p.Check(bare)
+	if err != nil {
+		return []Finding{{"publish", Fail, "/", err.Error()}}
+	}
+	for _, problem := range report.Problems {
+		found = append(found, Finding{"publish", Fail, problem.Path, problem.Message})
+	}
+	var doc struct {
+		Visibility string
+		Subject    Subject
+	}
+	if json.Unmarshal(bare, &doc) != nil || !p.Publishable {
+		return found
+	}
+	if doc.Visibility == "private" {
+		found = append(found, Finding{"publish", Warn, "/visibility", "private: nobody else will see it; want public"})
+	}
+	if doc.Subject.RevisionKind == "undeclared" {
+		found = append(found, Finding{"publish", Fail, "/subject/revision_kind", "the subject is undeclared; want --subject FILE with its revision"})
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -28,10 +29,7 @@ func (v *verifier) facts() {
 	}
 	v.prefixCache()
 	v.capacity()
-	s := run.Subject
-	if s.ParameterCountTotal != 0 && s.ParameterCountActive > s.ParameterCountTotal {
-		v.fail("C12", "/subject/parameter_count_active", "%d of %d parameters are active", s.ParameterCountActive, s.ParameterCountTotal)
-	}
+	v.parameterCounts()
 	for key, value := range sorted(v.server) {
 		if text, ok := value.(string); ok && isNumber(text) {
 			v.warn("C15", serverPath+"/"+key, "the number %q is written as a string", text)
@@ -43,6 +41,14 @@ func (v *verifier) facts() {
 	warmup, _ := v.bench.value("warmup-prompts")
 	if run.Workload.WarmupRequestCount > 0 && (warmup == "first" || run.Measurement.Extensions["servebench.warmup_prompts"] == "first") {
 		v.warn("warmup", "/measurement/warmup", "the warm-up sent a prompt that was timed too")
+	}
+}
+
+// parameterCounts checks C12.
+func (v *verifier) parameterCounts() {
+	s := v.run.Subject
+	if s.ParameterCountTotal != 0 && s.ParameterCountActive > s.ParameterCountTotal {
+		v.fail("C12", "/subject/parameter_count_active", "%d of %d parameters are active", s.ParameterCountActive, s.ParameterCountTotal)
 	}
 }
 
@@ -118,35 +124,48 @@ func (v *verifier) serverNumber(key string) (float64, bool) {
 	return 0, false
 }
 
-// artifacts checks that ids, names and kinds make sense (X11, X12, X14, X17,
-// X18) and that the files are what the document says they are.
+// artifacts checks the artifacts of a run, and X14.
 func (v *verifier) artifacts(files fs.FS) {
-	seen := make(map[[2]string]bool)
-	once := func(field, value string) bool {
-		was := seen[[2]string{field, value}]
-		seen[[2]string{field, value}] = true
-		return !was
-	}
+	seen := seenArtifacts{}
 	for i, a := range v.run.Artifacts {
-		at := fmt.Sprintf("/artifacts/%d", i)
-		if !once("id", a.ClientArtifactID) {
-			v.fail("X11", at+"/client_artifact_id", "%q is another artifact's id too", a.ClientArtifactID)
-		}
-		if !once("name", a.Filename) {
-			v.warn("X17", at+"/filename", "%q is another artifact's name too", a.Filename)
-		}
-		if !once("hash", a.SHA256) {
-			v.warn("X18", at+"/sha256", "another artifact has the same content")
-		}
-		if want := extensions[a.Kind[strings.LastIndex(a.Kind, "_")+1:]]; want != nil && !slices.Contains(want, path.Ext(a.Filename)) {
-			v.fail("X12", at+"/filename", "%q is no %s", a.Filename, a.Kind)
-		}
-		if files != nil {
-			v.file(files, at, a)
-		}
+		v.artifact(files, seen, fmt.Sprintf("/artifacts/%d", i), a)
 	}
 	if f := v.run.Failure; f != nil && f.ReplacementClientRunID == v.run.ClientRunID {
 		v.fail("X14", "/failure/replacement_client_run_id", "a run does not replace itself")
+	}
+}
+
+// seenArtifacts are the ids, names and hashes that were there already.
+type seenArtifacts map[[2]string]bool
+
+// again notes a value and reports whether it was there.
+func (s seenArtifacts) again(field, value string) bool {
+	was := s[[2]string{field, value}]
+	s[[2]string{field, value}] = true
+	return was
+}
+
+// artifact checks that an artifact's id, name and kind make sense (X11, X12,
+// X17, X18) and that its file is what the document says it is.
+func (v *verifier) artifact(files fs.FS, seen seenArtifacts, at string, a Artifact) {
+	if seen.again("id", a.ClientArtifactID) {
+		v.fail("X11", at+"/client_artifact_id", "%q is another artifact's id too", a.ClientArtifactID)
+	}
+	sameName, sameHash := seen.again("name", a.Filename), seen.again("hash", a.SHA256)
+	if sameName {
+		v.warn("X17", at+"/filename", "%q is another artifact's name too", a.Filename)
+	}
+	if sameHash {
+		v.warn("X18", at+"/sha256", "another artifact has the same content")
+	}
+	if want := extensions[a.Kind[strings.LastIndex(a.Kind, "_")+1:]]; want != nil && !slices.Contains(want, path.Ext(a.Filename)) {
+		v.fail("X12", at+"/filename", "%q is no %s", a.Filename, a.Kind)
+	}
+	if want := mediaTypes[path.Ext(a.Filename)]; want != nil && !slices.Contains(want, a.MediaType) {
+		v.fail("X12", at+"/media_type", "%s is not the type of %q; want %s", a.MediaType, a.Filename, strings.Join(want, " or "))
+	}
+	if files != nil {
+		v.file(files, at, a)
 	}
 }
 
@@ -161,10 +180,20 @@ var extensions = map[string][]string{
 	"html":     {".html"},
 }
 
+// mediaTypes are the types that a file's name allows.
+var mediaTypes = map[string][]string{
+	".json": {"application/json"},
+	".md":   {"text/markdown"},
+	".txt":  {"text/plain"},
+	".log":  {"text/plain"},
+	".csv":  {"text/csv"},
+	".html": {"text/html"},
+}
+
 // file compares an artifact with its bytes. A private artifact need not be
 // beside the manifest, so an absent one is only a warning.
 func (v *verifier) file(files fs.FS, at string, a Artifact) {
-	data, err := fs.ReadFile(files, a.Filename)
+	size, sum, err := digest(files, a.Filename)
 	if errors.Is(err, fs.ErrNotExist) {
 		v.warn("sha256", at, "%s is not here, its content is unchecked", a.Filename)
 		return
@@ -173,16 +202,42 @@ func (v *verifier) file(files fs.FS, at string, a Artifact) {
 		v.fail("sha256", at, "read artifact: %v", err)
 		return
 	}
-	if int64(len(data)) != a.SizeBytes {
-		v.fail("size", at+"/size_bytes", "%d, but the file has %d", a.SizeBytes, len(data))
+	if size != a.SizeBytes {
+		v.fail("size", at+"/size_bytes", "%d, but the file has %d", a.SizeBytes, size)
 	}
-	if sum := fmt.Sprintf("%x", sha256.Sum256(data)); sum != a.SHA256 {
+	if sum != a.SHA256 {
 		v.fail("sha256", at+"/sha256", "%s, but the file's is %s", a.SHA256, sum)
 		return // whatever the file holds, it is not what was measured
 	}
-	if strings.HasSuffix(a.Filename, ".requests.jsonl") {
-		v.usage(at, data)
+	if !strings.HasSuffix(a.Filename, ".requests.jsonl") || v.run == nil {
+		return
 	}
+	data, err := fs.ReadFile(files, a.Filename)
+	if err != nil {
+		v.fail("sha256", at, "read artifact: %v", err)
+		return
+	}
+	v.usage(at, data)
+}
+
+// digest is the size and the sha256 of a file, which may be long. What is no
+// ordinary file is not opened: a pipe would never end.
+func digest(files fs.FS, name string) (int64, string, error) {
+	st, err := fs.Stat(files, name)
+	if err != nil {
+		return 0, "", err
+	}
+	if !st.Mode().IsRegular() {
+		return 0, "", fmt.Errorf("%s is no ordinary file", name)
+	}
+	file, err := files.Open(name)
+	if err != nil {
+		return 0, "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, file)
+	return size, fmt.Sprintf("%x", hash.Sum(nil)), err
 }
 
 // usage checks R1, R5 and R6 against the records of the single requests.

@@ -10,7 +10,10 @@ import (
 )
 
 // commandNames are the words that may follow servebench.
-var commandNames = []string{"serve", "sim", "completion", "help", "version"}
+var commandNames = []string{"serve", "sim", "manifest", "completion", "help", "version"}
+
+// helpNames are those that help knows more about.
+var helpNames = []string{"serve", "sim", "manifest", "completion"}
 
 // shells are those that completion writes a script for.
 var shells = []string{"bash", "zsh", "fish"}
@@ -27,14 +30,17 @@ func completionCommand(t *terminal) *cli.Command {
 			if c.Args().Len() != 1 || !slices.Contains(shells, shell) {
 				return usagef("completion: %s; want one of %s", quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(shells, ", "))
 			}
-			return writeCompletion(t.out, shell, serveFlags(), simFlags(t))
+			return writeCompletion(t.out, shell, serveFlags(), simFlags(t), manifestWords(t))
 		},
 	}
 }
 
-// simFlags are those of `servebench sim`, as far as completion needs them.
-func simFlags(t *terminal) (out []flagSpec) {
-	for _, f := range simCommand(t).Flags {
+// simFlags are those of `servebench sim`.
+func simFlags(t *terminal) []flagSpec { return commandFlags(simCommand(t)) }
+
+// commandFlags are a command's flags, as far as completion needs them.
+func commandFlags(c *cli.Command) (out []flagSpec) {
+	for _, f := range c.Flags {
 		s := flagSpec{Name: f.Names()[0], Arity: arityOne}
 		if d, ok := f.(cli.DocGenerationFlag); ok {
 			s.Help = d.GetUsage()
@@ -47,16 +53,38 @@ func simFlags(t *terminal) (out []flagSpec) {
 	return out
 }
 
+// subcommand is a word behind a command, with its flags.
+type subcommand struct {
+	name, help string
+	flags      []flagSpec
+	files      bool // takes files
+}
+
+// manifestWords are the words behind `servebench manifest`.
+func manifestWords(t *terminal) (out []subcommand) {
+	for _, c := range manifestCommand(t).Subcommands {
+		out = append(out, subcommand{c.Name, c.Usage, commandFlags(c), c.ArgsUsage != ""})
+	}
+	return out
+}
+
+func namesOf(subs []subcommand) (names []string) {
+	for _, s := range subs {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // writeCompletion writes a script that completes commands, flags, choices and files.
-func writeCompletion(w io.Writer, shell string, serve, sim []flagSpec) error {
+func writeCompletion(w io.Writer, shell string, serve, sim []flagSpec, manifest []subcommand) error {
 	var b strings.Builder
 	switch shell {
 	case "bash":
-		bashCompletion(&b, serve, sim)
+		bashCompletion(&b, serve, sim, manifest)
 	case "zsh":
-		zshCompletion(&b, serve, sim)
+		zshCompletion(&b, serve, sim, manifest)
 	default:
-		fishCompletion(&b, serve, sim)
+		fishCompletion(&b, serve, sim, manifest)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -78,7 +106,7 @@ func spellings(flags []flagSpec) (out []string) {
 }
 
 // bashCompletion keeps to what bash 3.2 (macOS) knows. Bash cuts --x=y into three words.
-func bashCompletion(b *strings.Builder, serve, sim []flagSpec) {
+func bashCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
 	b.WriteString(`# servebench completion for bash: source <(servebench completion bash)
 _servebench() {
   local cur prev words files
@@ -117,7 +145,8 @@ _servebench() {
 	}
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
 	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sim:*) words='%s' ;;\n", strings.Join(spellings(serve), " "), strings.Join(spellings(sim), " "))
-	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='serve sim completion' ;;\n    esac\n  fi\n", strings.Join(shells, " "))
+	bashSubcommands(b, manifest)
+	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='%s' ;;\n    esac\n  fi\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString(`  if [[ -n $files ]]; then
     local IFS=$'\n'
     compopt -o filenames 2>/dev/null
@@ -130,8 +159,26 @@ complete -F _servebench servebench
 `)
 }
 
+// bashSubcommands completes the words behind manifest: files, or flags behind a dash.
+func bashSubcommands(b *strings.Builder, subs []subcommand) {
+	fmt.Fprintf(b, "    manifest:manifest) words='%s --help' ;;\n    manifest:*)\n      case ${COMP_WORDS[2]}:$prev:$cur in\n", strings.Join(namesOf(subs), " "))
+	for _, s := range subs {
+		for _, f := range s.flags {
+			if f.Arity == arityOne {
+				fmt.Fprintf(b, "      %s:--%s:*) return ;;\n", s.name, f.Name)
+			}
+		}
+		if s.files {
+			fmt.Fprintf(b, "      %s:*:-*) words='%s' ;;\n      %s:*) files=-f ;;\n", s.name, strings.Join(spellings(s.flags), " "), s.name)
+		} else {
+			fmt.Fprintf(b, "      %s:*) words='%s' ;;\n", s.name, strings.Join(spellings(s.flags), " "))
+		}
+	}
+	b.WriteString("      esac ;;\n")
+}
+
 // zshCompletion describes the flags to _arguments.
-func zshCompletion(b *strings.Builder, serve, sim []flagSpec) {
+func zshCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
 	b.WriteString(`#compdef servebench
 # servebench completion for zsh: source <(servebench completion zsh), or a file
 # _servebench in a folder of $fpath
@@ -152,8 +199,24 @@ _servebench() {
 		}
 		fmt.Fprintf(b, "      '--help[list the flags]'\n    ;;\n")
 	}
-	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(serve sim completion)' ;;\n  esac\n}\n", strings.Join(shells, " "))
+	zshSubcommands(b, manifest)
+	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(%s)' ;;\n  esac\n}\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString("if [[ $funcstack[1] == _servebench ]]; then\n  _servebench \"$@\"\nelse\n  compdef _servebench servebench\nfi\n")
+}
+
+func zshSubcommands(b *strings.Builder, subs []subcommand) {
+	fmt.Fprintf(b, "  manifest)\n    _arguments -C '1:command:(%s)' '*::argument:->manifest'\n    [[ $state == manifest ]] || return\n    case $line[1] in\n", strings.Join(namesOf(subs), " "))
+	for _, s := range subs {
+		fmt.Fprintf(b, "    %s) _arguments \\\n", s.name)
+		for _, f := range s.flags {
+			fmt.Fprintf(b, "      %s \\\n", zshQuote(zshSpec(f, "--"+f.Name)))
+		}
+		if s.files {
+			b.WriteString("      '*:file:_files' \\\n")
+		}
+		b.WriteString("      '--help[list the flags]' ;;\n")
+	}
+	b.WriteString("    esac ;;\n")
 }
 
 // zshSpec is one flag for _arguments: --x=[what it does]:value:(choices).
@@ -176,7 +239,7 @@ func zshSpec(s flagSpec, name string) string {
 
 func zshQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func fishCompletion(b *strings.Builder, serve, sim []flagSpec) {
+func fishCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
 	b.WriteString("# servebench completion for fish: servebench completion fish | source\n")
 	b.WriteString("complete -c servebench -f\n")
 	fmt.Fprintf(b, "complete -c servebench -n __fish_use_subcommand -a '%s'\n", strings.Join(commandNames, " "))
@@ -193,7 +256,22 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec) {
 		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l help -d 'list the flags'\n", c.name)
 	}
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells, " "))
-	b.WriteString("complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sim completion'\n")
+	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from help' -a '%s'\n", strings.Join(helpNames, " "))
+	fishSubcommands(b, manifest)
+}
+
+func fishSubcommands(b *strings.Builder, subs []subcommand) {
+	names := strings.Join(namesOf(subs), " ")
+	for _, s := range subs {
+		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from manifest; and not __fish_seen_subcommand_from %s' -a %s -d %s\n", names, s.name, fishQuote(s.help))
+		in := "'__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from " + s.name + "'"
+		for _, f := range s.flags {
+			fmt.Fprintf(b, "complete -c servebench -n %s -l %s%s -d %s\n", in, f.Name, fishValue(f), fishQuote(f.Help))
+		}
+		if s.files {
+			fmt.Fprintf(b, "complete -c servebench -n %s -F\n", in)
+		}
+	}
 }
 
 // fishValue says what a flag's value is: -x takes no file names, -r -F does.

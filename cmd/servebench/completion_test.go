@@ -52,6 +52,8 @@ var completed = []struct {
 	{"choices", words("servebench serve --backend vllm"), words("vllm vllm-pooling vllm-rerank")},
 	{"refused choices are not offered", words("servebench serve --dataset-name custom_"), words("custom_image")},
 	{"flags of the simulator", words("servebench sim --tok"), words("--tokens-per-chunk")},
+	{"words behind manifest", words("servebench manifest v"), words("validate verify")},
+	{"flags of a word behind it", words("servebench manifest validate --p"), words("--publishable")},
 	{"a value of which nothing is known", words("servebench serve --label x"), nil},
 	{"a flag behind a switch", words("servebench serve --sim --sim-j"), words("--sim-jitter")},
 }
@@ -88,6 +90,9 @@ func TestBashCompletes(t *testing.T) {
 		{"_ in the name before", words("servebench serve --dataset_name hf"), words("hf")},
 		{"files", words("servebench serve --dataset-path da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"folders", words("servebench serve --result-dir da"), words("dataset")},
+		{"files behind a word of manifest", words("servebench manifest verify --publish da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"none behind one that takes none", []string{"servebench", "manifest", "schema", ""}, words("--help --publishable")},
+		{"a name of which nothing is known", words("servebench manifest redact --name da"), nil},
 		{"commands to have help for", words("servebench help s"), words("serve sim")},
 	}...) {
 		if diff := cmp.Diff(row.want, complete(row.words)); diff != "" {
@@ -144,9 +149,10 @@ func TestCompletionGoldens(t *testing.T) {
 		{Name: "seed", Kind: kindInt, Help: "a number"},
 	}
 	sim := []flagSpec{{Name: "ttft", Help: "a time"}, {Name: "truth", Arity: arityNone, Help: "a switch"}}
+	manifest := []subcommand{{"check", "it's one", []flagSpec{{Name: "all", Arity: arityNone, Help: "a switch"}, {Name: "name", Help: "a name"}}, true}, {"print", "another", nil, false}}
 	for _, shell := range shells {
 		var b strings.Builder
-		if err := writeCompletion(&b, shell, serve, sim); err != nil {
+		if err := writeCompletion(&b, shell, serve, sim, manifest); err != nil {
 			t.Fatal(err)
 		}
 		file := "testdata/completion." + shell

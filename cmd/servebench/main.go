@@ -28,6 +28,7 @@ import (
 const (
 	exitInternal = 1
 	exitUsage    = 2
+	exitInvalid  = 4
 	exitTarget   = 5
 	exitUnsaved  = 6
 )
@@ -90,7 +91,7 @@ func application(t *terminal) *cli.App {
 	return &cli.App{
 		Name:                      "servebench",
 		Usage:                     "measure OpenAI-compatible LLM servers",
-		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator.",
+		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator, servebench manifest --help what there is for manifests.",
 		Version:                   bench.Version,
 		Writer:                    t.out,
 		ErrWriter:                 t.err,
@@ -106,11 +107,12 @@ func application(t *terminal) *cli.App {
 				Action:          func(*cli.Context) error { return nil },
 			},
 			simCommand(t),
+			manifestCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sim or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sim, manifest or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

@@ -12,7 +12,7 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sim completion help version --help --version'
+    words='serve sim manifest completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
@@ -21,8 +21,16 @@ _servebench() {
     serve:--goodput|serve:--seed|sim:--ttft) return ;;
     serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sim:*) words='--ttft --truth --help' ;;
+    manifest:manifest) words='check print --help' ;;
+    manifest:*)
+      case ${COMP_WORDS[2]}:$prev:$cur in
+      check:--name:*) return ;;
+      check:*:-*) words='--all --name --help' ;;
+      check:*) files=-f ;;
+      print:*) words='--help' ;;
+      esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sim completion' ;;
+    help:help) words='serve sim manifest completion' ;;
     esac
   fi
   if [[ -n $files ]]; then

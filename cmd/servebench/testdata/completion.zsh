@@ -4,7 +4,7 @@
 _servebench() {
   local context state line
   typeset -A opt_args
-  _arguments -C '1:command:(serve sim completion help version)' '*::argument:->rest'
+  _arguments -C '1:command:(serve sim manifest completion help version)' '*::argument:->rest'
   [[ $state == rest ]] || return
   case $line[1] in
   serve)
@@ -25,8 +25,20 @@ _servebench() {
       '*--truth[a switch]' \
       '--help[list the flags]'
     ;;
+  manifest)
+    _arguments -C '1:command:(check print)' '*::argument:->manifest'
+    [[ $state == manifest ]] || return
+    case $line[1] in
+    check) _arguments \
+      '*--all[a switch]' \
+      '*--name=[a name]:value: ' \
+      '*:file:_files' \
+      '--help[list the flags]' ;;
+    print) _arguments \
+      '--help[list the flags]' ;;
+    esac ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
-  help) _arguments '1:command:(serve sim completion)' ;;
+  help) _arguments '1:command:(serve sim manifest completion)' ;;
   esac
 }
 if [[ $funcstack[1] == _servebench ]]; then

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/servebench/servebench/manifest"
+)
+
+const (
+	// standardInput is how standard input is named, and shown.
+	standardInput = "-"
+	// shownProblems is how much is said of one file. Who has more wrong has one
+	// thing wrong.
+	shownProblems = 200
+)
+
+var (
+	publishableFlag = &cli.BoolFlag{Name: "publishable", Usage: "the publishable profile: every presence rule of the published references"}
+	publishFlag     = &cli.BoolFlag{Name: "publish", Usage: "also what must be declared before publication"}
+	referencesFlag  = &cli.BoolFlag{Name: "strict-references", Usage: "reject each value that no published reference has"}
+	nameFlag        = &cli.StringSliceFlag{Name: "name", Usage: "another name of a person or machine to take out, of four letters or more; may be repeated"}
+)
+
+// secretVariables hold what no manifest may show.
+var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SERVEBENCH_SIM_API_KEY"}
+
+// manifestCommand is `servebench manifest`.
+func manifestCommand(t *terminal) *cli.Command {
+	return &cli.Command{
+		Name:            "manifest",
+		Usage:           "validate, verify, show and redact manifests; print their schema",
+		Description:     "Files are named after the flags; - or none is standard input. Exit 0: all is well, 2: a file cannot be read, 4: a manifest is invalid or contradicts itself.",
+		HideHelpCommand: true,
+		OnUsageError:    wrongFlag,
+		Subcommands: []*cli.Command{
+			manifestSubcommand("validate", "hold files against the schema", "FILE...", func(c *cli.Context) error { return validateFiles(c, t) }, publishableFlag, referencesFlag),
+			manifestSubcommand("verify", "check that numbers, facts and artifacts agree", "FILE...", func(c *cli.Context) error { return verifyFiles(c, t) }, publishFlag),
+			manifestSubcommand("show", "show a manifest on one screen", "FILE...", func(c *cli.Context) error { return showFiles(c, t) }),
+			manifestSubcommand("redact", "print a manifest without what must not be public; say on stderr what that was", "FILE", func(c *cli.Context) error { return redactFile(c, t) }, nameFlag),
+			manifestSubcommand("schema", "print the JSON Schema", "", func(c *cli.Context) error { return printSchema(c, t) }, publishableFlag),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("manifest %s is no command; want %s", quoteWord(c.Args().First()), strings.Join(subcommandNames(c.Command), ", "))
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func manifestSubcommand(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, ArgsUsage: args, Flags: flags, HideHelpCommand: true, OnUsageError: wrongFlag,
+		Action: func(c *cli.Context) error {
+			// The flag package stops at the first word that is no flag.
+			for _, word := range c.Args().Slice() {
+				if len(word) > 1 && word[0] == '-' {
+					return usagef("manifest %s: %s after a file; want flags first, and ./ before a file whose name begins with -", name, quoteWord(word))
+				}
+			}
+			return action(c)
+		},
+	}
+}
+
+func wrongFlag(_ *cli.Context, err error, _ bool) error {
+	return &exitError{code: exitUsage, err: err}
+}
+
+func subcommandNames(c *cli.Command) (names []string) {
+	for _, s := range c.Subcommands {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// eachFile calls f for each file that was named, or for standard input. What
+// cannot be read is told, and the rest done. f says whether all is well, and
+// writes to w, which is the terminal but for a write that failed.
+func eachFile(c *cli.Context, t *terminal, f func(w io.Writer, name string, data []byte) (bool, error)) error {
+	names := c.Args().Slice()
+	if len(names) == 0 {
+		names = []string{standardInput}
+	}
+	var unread, bad int
+	for _, name := range names {
+		data, err := t.read(name)
+		if err != nil {
+			unread++
+			t.notef("%v", err)
+			continue
+		}
+		var out bytes.Buffer
+		good, err := f(&out, name, data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if !good {
+			bad++
+		}
+		if _, err := t.out.Write(out.Bytes()); err != nil {
+			return &exitError{code: exitUnsaved, err: fmt.Errorf("standard output: %w", err)}
+		}
+	}
+	switch {
+	case unread > 0:
+		return usagef("%d of %d files could not be read", unread, len(names))
+	case bad > 0:
+		return &exitError{code: exitInvalid, err: fmt.Errorf("manifest %s: not passed by %d of %d", c.Command.Name, bad, len(names))}
+	}
+	return nil
+}
+
+// read reads a manifest, no further than one may be long.
+func (t *terminal) read(name string) ([]byte, error) {
+	in := io.Reader(os.Stdin)
+	if name != standardInput {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		if st, err := file.Stat(); err == nil && st.IsDir() {
+			return nil, fmt.Errorf("%s is a folder; want a manifest", name)
+		}
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, manifest.MaxBytes+1))
+	if err != nil && !strings.Contains(err.Error(), name) {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return data, err
+}
+
+// where is a place in a file as editors know it.
+func where(name string, line int) string {
+	if line == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s:%d", name, line)
+}
+
+// sayf writes one line; whatever the document put into it stays on it.
+func sayf(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, clip(printable(fmt.Sprintf(format, args...)), 2000))
+}
+
+// sayProblems writes a line for each problem.
+func sayProblems(w io.Writer, name string, problems []manifest.Problem) {
+	for i, p := range problems {
+		if i == shownProblems {
+			sayf(w, "%s: and %d more", name, len(problems)-i)
+			return
+		}
+		text := p.Message
+		if p.Path != "" {
+			text = p.Path + ": " + text
+		}
+		sayf(w, "%s: %s", where(name, p.Line), text)
+	}
+}
+
+// enveloped is a remark on an envelope that was there.
+func enveloped(yes bool) string {
+	if yes {
+		return ", inside the publishing site's envelope"
+	}
+	return ""
+}
+
+func validateFiles(c *cli.Context, t *terminal) error {
+	profile := manifest.Profile{Publishable: c.Bool(publishableFlag.Name), References: c.Bool(referencesFlag.Name)}
+	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
+		report, err := profile.Check(data)
+		if err != nil {
+			return false, err
+		}
+		sayProblems(w, name, report.Problems)
+		if n := len(report.Problems); n > 0 {
+			sayf(w, "%s: invalid: %s, %s%s", name, count(n, "problem"), profile, enveloped(report.Enveloped))
+			return false, nil
+		}
+		sayf(w, "%s: valid: kind %s, %s%s", name, report.Kind, profile, enveloped(report.Enveloped))
+		return true, nil
+	})
+}
+
+func verifyFiles(c *cli.Context, t *terminal) error {
+	profile := manifest.Profile{Publishable: c.Bool(publishFlag.Name)}
+	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
+		files, closeFiles, err := beside(name)
+		if err != nil {
+			return false, err
+		}
+		defer closeFiles()
+		findings := profile.Verify(data, files)
+		paths := make([]string, len(findings))
+		number := make(map[manifest.Severity]int)
+		for i, f := range findings {
+			paths[i] = f.Path
+			number[f.Severity]++
+		}
+		lines := manifest.Lines(data, paths)
+		for i, f := range findings {
+			if i == shownProblems {
+				sayf(w, "%s: and %d more", name, len(findings)-i)
+				break
+			}
+			sayf(w, "%s: %s", where(name, lines[i]), f)
+		}
+		unseen := ""
+		if files == nil {
+			unseen = "; artifacts unchecked, standard input has no folder"
+		}
+		verdict := "verified"
+		if number[manifest.Fail] > 0 {
+			verdict = "not verified"
+		}
+		sayf(w, "%s: %s: %s, %s%s", name, verdict, count(number[manifest.Fail], "failure"), count(number[manifest.Warn], "warning"), unseen)
+		return number[manifest.Fail] == 0, nil
+	})
+}
+
+// beside is the folder of a manifest, where its artifacts are, without a way
+// out of it; nil for standard input.
+func beside(name string) (fs.FS, func() error, error) {
+	if name == standardInput {
+		return nil, func() error { return nil }, nil
+	}
+	root, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	return root.FS(), root.Close, nil
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func printSchema(c *cli.Context, t *terminal) error {
+	if c.Args().Present() {
+		return usagef("manifest schema: unexpected word %s", quoteWord(c.Args().First()))
+	}
+	if _, err := t.out.Write(manifest.Profile{Publishable: c.Bool(publishableFlag.Name)}.Schema()); err != nil {
+		return &exitError{code: exitUnsaved, err: fmt.Errorf("standard output: %w", err)}
+	}
+	return nil
+}
+
+// redactFile prints one manifest, so that it can be written to a file, and
+// lists what it took out.
+func redactFile(c *cli.Context, t *terminal) error {
+	if c.Args().Len() > 1 {
+		return usagef("manifest redact: %d files; want one, or none for standard input", c.Args().Len())
+	}
+	r := localRedactor(c.StringSlice(nameFlag.Name))
+	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
+		before, err := manifest.Profile{}.Check(data)
+		if err != nil {
+			return false, err
+		}
+		out, found, err := r.Document(data)
+		if err != nil { // no JSON: nothing can be said of what is in it
+			var said bytes.Buffer
+			sayProblems(&said, name, before.Problems)
+			_, err := t.err.Write(said.Bytes())
+			return false, err
+		}
+		w.Write(out)
+		for i, f := range found {
+			if i == shownProblems {
+				t.notef("%s: and %d more", name, len(found)-i)
+				break
+			}
+			t.notef("%s: redacted %s: %s", where(name, f.Line), clip(f.Path, 1000), strings.Join(f.Kinds, ", "))
+		}
+		t.notef("%s: %s redacted", name, count(len(found), "place"))
+		after, err := manifest.Profile{}.Check(out)
+		if err != nil {
+			return false, err
+		}
+		if len(after.Problems) > 0 && len(before.Problems) == 0 {
+			t.notef("%s: no longer valid: a name was part of what the schema wants in a form of its own", name)
+		} else if len(after.Problems) > 0 {
+			t.notef("%s: not valid, before and after", name)
+		}
+		for i, p := range after.Problems {
+			if i < shownProblems {
+				t.notef("%s", clip(fmt.Sprintf("%s: %s: %s", name, p.Path, p.Message), 2000))
+			}
+		}
+		return len(after.Problems) == 0, nil
+	})
+}
+
+// localRedactor knows the secrets and names of this machine and its user, and
+// the names it is told.
+func localRedactor(names []string) *manifest.Redactor {
+	r := &manifest.Redactor{HostNames: names}
+	for _, name := range secretVariables {
+		if secret := os.Getenv(name); secret != "" {
+			r.Secrets = append(r.Secrets, secret)
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		r.Home = home
+	}
+	if host, err := os.Hostname(); err == nil {
+		r.HostNames = append(r.HostNames, host)
+	}
+	if u, err := user.Current(); err == nil {
+		r.UserNames = append(r.UserNames, u.Username)
+	}
+	return r
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/servebench/servebench/manifest"
+)
+
+const (
+	// shownRows is how many runs, artifacts or warnings fit a screen.
+	shownRows = 30
+	shownFew  = 5
+	// shownWidth is how wide a line is.
+	shownWidth = 120
+)
+
+// shownExperiment is what is shown of a manifest of kind experiment.
+type shownExperiment struct {
+	Title              string
+	Objective          string
+	License            string
+	Visibility         string
+	ClientSubmissionID string `json:"client_submission_id"`
+	Provenance         manifest.Provenance
+	Runs               []shownRun
+	Artifacts          []manifest.Artifact
+	PublisherNotes     struct{ Warnings []string } `json:"publisher_notes"`
+}
+
+type shownRun struct {
+	ClientRunID string `json:"client_run_id"`
+	Status      string
+	Relation    struct{ Group string }
+	Failure     *manifest.Failure
+	Warnings    []string
+	Workload    struct {
+		Concurrency int
+	}
+	Results struct {
+		RequestsPerSecond     shownMetric `json:"requests_per_second"`
+		OutputTokensPerSecond shownMetric `json:"output_tokens_per_second"`
+		SuccessfulRequests    *int64      `json:"successful_requests"`
+		FailedRequests        *int64      `json:"failed_requests"`
+	}
+	DurationSeconds float64 `json:"duration_seconds"`
+}
+
+type shownMetric struct {
+	Value             *float64
+	MeasurementStatus string `json:"measurement_status"`
+}
+
+func showFiles(c *cli.Context, t *terminal) error {
+	several := c.Args().Len() > 1
+	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
+		report, err := manifest.Profile{}.Check(data)
+		if err != nil {
+			return false, err
+		}
+		if len(report.Problems) > 0 {
+			sayProblems(w, name, report.Problems)
+			return false, nil
+		}
+		if several {
+			sayf(w, "==> %s", name)
+		}
+		return true, showManifest(w, data, report)
+	})
+}
+
+// showManifest writes a screen about a valid manifest.
+func showManifest(w io.Writer, data []byte, report *manifest.Report) error {
+	if report.Enveloped {
+		var outer struct {
+			Manifest    json.RawMessage
+			ID          string
+			PublishedAt string
+		}
+		if err := json.Unmarshal(data, &outer); err != nil {
+			return err
+		}
+		data = outer.Manifest
+		line(w, "published", joined(" ", outer.ID, outer.PublishedAt))
+	}
+	if report.Kind != manifest.KindRun {
+		var e shownExperiment
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		return e.show(w)
+	}
+	var r manifest.Run
+	if err := json.Unmarshal(data, &r); err != nil {
+		return err
+	}
+	return showRun(w, &r)
+}
+
+// line writes a fact with its name in front, where there is one.
+func line(w io.Writer, name, fact string) {
+	if fact != "" {
+		fmt.Fprintln(w, clip(fmt.Sprintf("%-10s %s", name, printable(fact)), shownWidth))
+	}
+}
+
+// joined joins what is not empty.
+func joined(with string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), with)
+}
+
+// figure writes a measured number with what matters of it.
+func figure(v float64) string {
+	if v >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+func showRun(w io.Writer, r *manifest.Run) error {
+	line(w, "run", joined(" ", r.ClientRunID, r.Outcome+",", cmp.Or(r.Visibility, "private"), r.License))
+	line(w, "name", r.Name)
+	if f := r.Failure; f != nil {
+		line(w, "failure", joined(", ", f.Stage, f.Category, f.MessageSanitized))
+	}
+	line(w, "subject", subjectLine(&r.Subject))
+	line(w, "engine", joined(" ", r.Runtime.Engine, r.Runtime.Version, parallelism(r.Runtime.Parallelism)))
+	if e := r.Environment; e != nil {
+		cpu := ""
+		if e.CPU != nil {
+			cpu = e.CPU.Model
+		}
+		line(w, "host", joined(", ", e.OS, cpu, accelerators(e.Accelerators)))
+	}
+	wl := &r.Workload
+	line(w, "load", joined(", ", arrival(wl), few(wl.Concurrency, " at a time"), count(wl.RequestCount, "request"), few(wl.WarmupRequestCount, " before")))
+	stream := ""
+	if !wl.Streaming {
+		stream = "not streamed"
+	}
+	line(w, "tokens", joined(", ", length(wl.InputTokens)+" in", length(wl.OutputTokens)+" out", wl.EndpointType, stream))
+	line(w, "prompts", joined(" ", cmp.Or(wl.Dataset.Name, wl.Dataset.Generator), short("sha256 ", wl.Dataset.SHA256)))
+	line(w, "measured", joined(" ", r.Measurement.Harness, r.Measurement.Version, r.Provenance.GeneratedAt))
+	if err := showResults(w, r.Results); err != nil {
+		return err
+	}
+	showArtifacts(w, r.Artifacts)
+	showWarnings(w, r.Warnings)
+	return nil
+}
+
+func subjectLine(s *manifest.Subject) string {
+	revision := cmp.Or(s.Revision, s.RevisionKind)
+	format := ""
+	if s.Quantization != nil {
+		format = s.Quantization.Format
+	}
+	return joined(", ", s.Identifier, short("", revision), format)
+}
+
+// short is a hash as people compare them.
+func short(name, hash string) string {
+	if hash == "" {
+		return ""
+	}
+	return name + hash[:min(len(hash), 12)]
+}
+
+func parallelism(p *manifest.Parallelism) string {
+	if p == nil {
+		return ""
+	}
+	return "(" + joined(", ", few(p.Data, " data"), few(p.Tensor, " tensor"), few(p.Pipeline, " pipeline"), few(p.Replicas, " replicas")) + ")"
+}
+
+// few is a number with what it counts, or nothing for none.
+func few(n int, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n) + what
+}
+
+func accelerators(list []manifest.Accelerator) string {
+	var parts []string
+	for _, a := range list {
+		parts = append(parts, joined(" ", few(a.Count, " x"), a.Model))
+	}
+	return strings.Join(parts, " + ")
+}
+
+func arrival(w *manifest.Workload) string {
+	if w.RequestRatePerSecond == nil {
+		return w.ArrivalProcess
+	}
+	return fmt.Sprintf("%s %v requests/s", w.ArrivalProcess, *w.RequestRatePerSecond)
+}
+
+func length(c manifest.TokenCount) string {
+	if c.Kind == "fixed" {
+		return fmt.Sprint(c.Value)
+	}
+	return fmt.Sprintf("%d..%d", c.Min, c.Max)
+}
+
+func showResults(w io.Writer, r *manifest.Results) error {
+	if r == nil {
+		return nil
+	}
+	line(w, "results", fmt.Sprintf("%d ok, %d failed, %s s: %s requests/s, %s output tokens/s, %s tokens/s", r.SuccessfulRequests, r.FailedRequests, figure(r.DurationSeconds),
+		figure(r.Throughput.RequestsPerSecond.Value), figure(r.Throughput.OutputTokensPerSecond.Value), figure(r.Throughput.TotalTokensPerSecond.Value)))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "ms\tmean\tp50\tp90\tp95\tp99\tstddev\tsamples\t")
+	for _, l := range []struct {
+		name string
+		*manifest.Latency
+	}{{"ttft", r.LatencyMS.TimeToFirstToken}, {"tpot", r.LatencyMS.TimePerOutputToken}, {"itl", r.LatencyMS.InterToken}, {"e2el", r.LatencyMS.EndToEnd}} {
+		if l.Latency != nil {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t\n", l.name, figure(l.Mean), figure(l.P50), figure(l.P90), figure(l.P95), figure(l.P99), figure(l.Stddev), l.SampleCount)
+		}
+	}
+	return table.Flush()
+}
+
+func showArtifacts(w io.Writer, list []manifest.Artifact) {
+	for i, a := range list {
+		if i == shownFew {
+			line(w, "artifact", fmt.Sprintf("and %d more", len(list)-i))
+			return
+		}
+		line(w, "artifact", fmt.Sprintf("%s, %d bytes, %s", a.Filename, a.SizeBytes, short("sha256 ", a.SHA256)))
+	}
+}
+
+func showWarnings(w io.Writer, list []string) {
+	for i, text := range list {
+		if i == shownFew {
+			line(w, "warning", fmt.Sprintf("and %d more", len(list)-i))
+			return
+		}
+		line(w, "warning", text)
+	}
+}
+
+// show writes a line for each run.
+func (e *shownExperiment) show(w io.Writer) error {
+	ended := make(map[string]int)
+	for _, r := range e.Runs {
+		ended[r.Status]++
+	}
+	line(w, "experiment", joined(" ", e.ClientSubmissionID, cmp.Or(e.Visibility, "private"), e.License))
+	line(w, "title", e.Title)
+	line(w, "objective", e.Objective)
+	line(w, "written", joined(" ", e.Provenance.Tool, e.Provenance.ToolVersion, e.Provenance.GeneratedAt))
+	line(w, "runs", joined(", ", few(ended[manifest.Completed], " completed"), few(ended[manifest.Failed], " failed"), few(ended[manifest.Interrupted], " interrupted")))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "group\trun\tat a time\tok\tfailed\ts\trequests/s\toutput tokens/s\t")
+	for i, r := range e.Runs {
+		if i == shownRows {
+			fmt.Fprintf(table, "and %d more\t\t\t\t\t\t\t\t\n", len(e.Runs)-i)
+			break
+		}
+		fmt.Fprintln(table, strings.Join(r.cells(), "\t")+"\t")
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	showArtifacts(w, e.Artifacts)
+	showWarnings(w, e.PublisherNotes.Warnings)
+	return nil
+}
+
+func (r *shownRun) cells() []string {
+	cell := func(s string) string { return clip(printable(s), 40) }
+	cells := []string{cell(r.Relation.Group), cell(r.ClientRunID), few(r.Workload.Concurrency, "")}
+	if r.Status != manifest.Completed {
+		why := r.Status
+		if r.Failure != nil {
+			why += ": " + r.Failure.Category
+		}
+		return append(cells, cell(why), "", "", "", "")
+	}
+	rate := r.Results.RequestsPerSecond.text()
+	if r.Results.RequestsPerSecond.MeasurementStatus == "derived" {
+		rate += " (derived)"
+	}
+	return append(cells, whole(r.Results.SuccessfulRequests), whole(r.Results.FailedRequests), figure(r.DurationSeconds), rate, r.Results.OutputTokensPerSecond.text())
+}
+
+func (m shownMetric) text() string {
+	if m.Value == nil {
+		return ""
+	}
+	return figure(*m.Value)
+}
+
+func whole(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
+}
