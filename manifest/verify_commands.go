@@ -166,7 +166,11 @@ func (v *verifier) benchLoad() {
 	}
 	n, ok := v.bench.number("num-prompts")
 	dataset, _ := v.bench.value("dataset-name")
-	switch mayBeFewer := v.bench.has("no-oversample") || dataset == "timed_trace"; {
+	// Batches make fewer requests of the prompts, a trace and whole groups of
+	// prefixes fewer prompts.
+	batch, _ := v.bench.number("random-batch-size")
+	mayBeFewer := v.bench.has("no-oversample") || batch > 1 || dataset == "timed_trace" || dataset == "prefix_repetition" || dataset == "random-rerank"
+	switch {
 	case !ok || n <= 0: // all the data set has
 	case float64(w.RequestCount) > n, float64(w.RequestCount) < n && !mayBeFewer:
 		v.fail("C4", "/workload/request_count", "%d, but the benchmark command has --num-prompts %v", w.RequestCount, n)

@@ -119,6 +119,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 		{"3", "no accelerators known", edits{"/runtime/parallelism/replicas": 3., "/environment": del}, nil, nil},
 		{"1", "another number of prompts", nil, bench("--num-prompts 256", "--num-prompts 255"), []string{"fail C4"}},
 		{"1", "fewer prompts in the data set than asked for", nil, bench("--num-prompts 256", "--num-prompts 300 --no-oversample"), nil},
+		{"1", "batches", nil, bench("--num-prompts 256", "--num-prompts 1024 --random-batch-size 4"), nil},
 		{"1", "all prompts of the data set", nil, bench("--num-prompts 256", "--num-prompts -1"), nil},
 		{"1", "another concurrency", nil, bench("--max-concurrency 16", "--max_concurrency=17"), []string{"fail C4"}},
 		{"1", "another seed", nil, bench("--seed 0", "--seed 1"), []string{"fail C4"}},
