@@ -62,6 +62,8 @@ func errorText(body []byte) string {
 	return whole
 }
 
+const longSecret = 8
+
 // Secrets lists what nothing may repeat: the key, the password of the base URL,
 // in the form it is sent in too, and the values of headers that carry one.
 func (c Config) Secrets() (out []string) {
@@ -78,6 +80,10 @@ func (c Config) Secrets() (out []string) {
 	}
 	for name, value := range c.Header {
 		name = strings.ToLower(name)
+		// A long value may be one under any name; a short one would black out words.
+		if len(value) >= longSecret {
+			add(value)
+		}
 		for _, word := range []string{"auth", "key", "token", "secret", "cookie"} {
 			if strings.Contains(name, word) {
 				_, credentials, _ := strings.Cut(value, " ") // behind Bearer or Basic

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -320,4 +321,18 @@ func FuzzHide(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A header's value is a secret where its name says so or where it is long enough
+// to be one; short ones would black out words.
+func TestSecretsOfHeaders(t *testing.T) {
+	for name, c := range map[string]struct {
+		value  string
+		secret bool
+	}{"X-Api-Key": {"k1", true}, "Y": {"hunter22", true}, "X-Team": {"perf", false}} {
+		got := Config{Header: map[string]string{name: c.value}}.Secrets()
+		if slices.Contains(got, c.value) != c.secret {
+			t.Errorf("%s: %s: %v", name, c.value, got)
+		}
+	}
 }
