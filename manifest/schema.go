@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -261,7 +262,7 @@ func violations(p Profile, name string, value any) ([]violation, error) {
 	}
 	walk(ve)
 	slices.SortFunc(found, func(a, b violation) int {
-		return strings.Compare(a.path+"\x00"+a.message, b.path+"\x00"+b.message)
+		return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.message, b.message))
 	})
 	return slices.Compact(found), nil
 }
