@@ -113,6 +113,7 @@ type Progress struct {
 	phase               atomic.Pointer[string]
 	total, done, failed atomic.Int64
 	events              atomic.Pointer[atomic.Int64]
+	span                atomic.Int64
 }
 
 // Phase is what the run is doing: "prompts", "waiting for the server", "ready
@@ -133,6 +134,10 @@ func (p *Progress) Counts() (total, done, failed, events int64) {
 	}
 	return p.total.Load(), p.done.Load(), p.failed.Load(), events
 }
+
+// Span is how long after the start of the load its last request is due; 0 where
+// that is not known: before the run, and in a closed loop.
+func (p *Progress) Span() time.Duration { return time.Duration(p.span.Load()) }
 
 func (p *Progress) enter(phase string, total int) {
 	if p != nil {

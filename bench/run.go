@@ -382,6 +382,9 @@ func (s *session) run(ctx context.Context) {
 	// must not fall into the run, nor its memory stay.
 	debug.FreeOSMemory()
 	speculation, diffusion := s.decoding(ctx)
+	if n := len(p.Offsets); n > 0 && s.cfg.Progress != nil {
+		s.cfg.Progress.span.Store(int64(p.Offsets[n-1]))
+	}
 	s.cfg.Progress.enter("run", len(p.Requests))
 	probes.start(ctx)
 	records, clock, err := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{

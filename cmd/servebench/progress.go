@@ -65,7 +65,9 @@ func (m *meter) read(p *bench.Progress) (total, done int64, text string, changed
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
-	if done > 0 && done < total {
+	if span := p.Span(); span > 0 {
+		text += fmt.Sprintf(", the last due at %v", span.Round(time.Second))
+	} else if done > 0 && done < total {
 		left := time.Duration(elapsed / float64(done) * float64(total-done) * float64(time.Second))
 		text += fmt.Sprintf(", %v left", left.Round(time.Second))
 	}
@@ -114,7 +116,11 @@ func showLines(w io.Writer, p *bench.Progress, done <-chan struct{}) {
 			total, n, text, changed := m.read(p)
 			switch {
 			case changed && total > 0:
-				fmt.Fprintf(w, "servebench: %s: %d requests\n", m.phase, total)
+				due := ""
+				if span := p.Span(); span > 0 {
+					due = fmt.Sprintf(", the last due after %v", span.Round(time.Millisecond))
+				}
+				fmt.Fprintf(w, "servebench: %s: %d requests%s\n", m.phase, total, due)
 			case changed && m.phase != "results":
 				fmt.Fprintf(w, "servebench: %s\n", m.phase)
 			case time.Since(last) >= lineEvery && total > 0:
