@@ -28,7 +28,7 @@ demo: build
 	$(BIN) serve --sim --sim-jitter 0.1 --model servebench-sim --num-prompts 200 --max-concurrency 32 \
 		--random-input-len 256 --random-output-len 64 --num-warmups 8 --temperature 0 \
 		--percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,99 \
-		--save-result --result-dir $(DEMO) --result-filename run.json > $(DEMO)/report.txt
+		--plot-timeline --plot-dataset-stats --save-result --result-dir $(DEMO) --result-filename run.json > $(DEMO)/report.txt
 	@cat $(DEMO)/report.txt
 	@ls -l $(DEMO)
 
