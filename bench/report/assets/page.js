@@ -7,6 +7,7 @@
     option.animation = false;
     c.setOption(option);
     charts.push(c);
+    return c;
   }
   window.addEventListener("resize", function () {
     charts.forEach(function (c) { c.resize(); });
@@ -43,7 +44,7 @@
         }
       };
     }).filter(function (s) { return s.data.length > 0; });
-    draw("timeline", {
+    var c = draw("timeline", {
       legend: { top: 0, type: "scroll" },
       grid: { left: 90, right: 50, top: 40, bottom: 80 },
       tooltip: {
@@ -58,7 +59,7 @@
       xAxis: { type: "value", name: "ms since the start of the load", nameLocation: "middle", nameGap: 28, min: 0 },
       yAxis: {
         type: "category", inverse: true, data: t.requests.map(function (r) { return r.label; }),
-        axisTick: { show: false }, axisLabel: { hideOverlap: true }
+        axisTick: { show: false }, axisLabel: { fontSize: 11 }
       },
       dataZoom: [
         { type: "slider", xAxisIndex: 0, filterMode: "weakFilter", bottom: 8, height: 22 },
@@ -67,6 +68,14 @@
       ],
       series: series
     });
+    // As many labels as have room: ECharts' own choice lets them touch.
+    function thin() {
+      var zoom = c.getOption().dataZoom[1];
+      var step = Math.ceil((zoom.endValue - zoom.startValue + 1) * 16 / Math.max(1, c.getHeight() - 120));
+      c.setOption({ yAxis: { axisLabel: { interval: Math.max(1, step) - 1 } } });
+    }
+    thin();
+    c.on("datazoom", thin);
   }
 
   function bars(id, h, colour) {
