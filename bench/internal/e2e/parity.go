@@ -34,7 +34,7 @@ type parityRow struct {
 
 // Why values of the two clients may differ.
 const (
-	whyRun    = "another run of the same load: the server is never twice as fast; the formula is the same"
+	whyRun    = "another run of the same load: no server is equally fast twice; the formula is the same"
 	whyStamp  = "another run; and servebench takes the kernel's receive time of each event and starts the clock behind encoding and connecting"
 	whyOwn    = "servebench's own: not vLLM's key"
 	whyCounts = "the drafts depend on how requests met in batches"
@@ -129,7 +129,7 @@ func shown(v any, there bool) string {
 		}
 		return string(x)
 	}
-	s := strings.NewReplacer("|", `\|`, "\n", " ").Replace(fmt.Sprint(v))
+	s := strings.NewReplacer("|", `\|`, "\n", " ", base(), "…").Replace(fmt.Sprint(v))
 	return "`" + s[:min(len(s), 40)] + "`"
 }
 
