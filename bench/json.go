@@ -74,6 +74,9 @@ func seconds(d time.Duration) float { return float(float64(d) / 1e9) }
 // metricNames are vLLM's, in the order of its JSON.
 var metricNames = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
 
+// MetricNames lists the names of vLLM's metrics in the order of its JSON.
+func MetricNames() []string { return slices.Clone(metricNames) }
+
 // Metric is one of vLLM's metrics by its name; ok is false where vLLM does not
 // have it for this kind of load.
 func (r *Result) Metric(name string) (d *metrics.Dist, ok bool) {

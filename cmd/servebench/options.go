@@ -177,7 +177,7 @@ func headerValue(s string) bool {
 }
 
 // metricFlags are the names that --percentile-metrics takes.
-var metricFlags = []string{"ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"}
+var metricFlags = bench.MetricNames()
 
 func (o *options) readOutput(r *reader) {
 	metrics := "ttft,tpot,itl"
