@@ -14,7 +14,10 @@ import (
 // may import all.
 var arrows = map[string][]string{
 	"bench":           {"dataset", "dataset/hub", "dataset/nprand", "tokenize", "tokenize/chat", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
+	"bench/runfile":   {"manifest", "bench/server"},
+	"bench/server":    {"manifest"},
 	"bench/sim":       {},
+	"bench/sweep":     {"bench", "bench/server", "manifest"},
 	"bench/report":    {"metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},
 	"loadgen/openai":  {"loadgen", "loadgen/sse", "loadgen/rxtime", "dataset", "metrics"},

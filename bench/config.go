@@ -91,8 +91,21 @@ type Config struct {
 	// Label and Metadata go into the result JSON as they are.
 	Label    string      `json:"label,omitempty"`
 	Metadata [][2]string `json:"metadata,omitempty"`
-	// Subject is what the user declared of the model.
-	Subject *manifest.Subject `json:"subject,omitempty"`
+	// Subject is what the user declared of the model, Declared all else.
+	Subject  *manifest.Subject `json:"subject,omitempty"`
+	Declared Declared          `json:"declared,omitzero"`
+
+	// Replicas are the base URLs of further servers of the same kind: requests go
+	// to Target.BaseURL and to them in turn.
+	Replicas  []string  `json:"replicas,omitempty"`
+	Telemetry Telemetry `json:"telemetry,omitzero"`
+	// ResetPrefixCache asks each server to forget its prefix cache before the
+	// warm-up.
+	ResetPrefixCache bool `json:"reset_prefix_cache,omitempty"`
+
+	// RunFile is the resolved configuration in the form of a run file, for the
+	// manifest; it must hold nothing that may not be published.
+	RunFile json.RawMessage `json:"-"`
 
 	// Command is the command line to write, redacted, into the manifest.
 	Command []string `json:"-"`

@@ -129,6 +129,19 @@ func (s *session) failed(ctx context.Context, err error) (*Result, error) {
 	return r.fail(target), target
 }
 
+// NotRun is the result of a run that could not begin, such as that of a server that
+// did not start: it has no records, and the failure f. c must be valid.
+func NotRun(ctx context.Context, c Config, f manifest.Failure) *Result {
+	s := &session{cfg: c.withDefaults(), res: &Result{Plan: &Plan{}, Start: time.Now()}}
+	r := s.res
+	r.Config = s.cfg
+	r.Summary = metrics.Summarize(nil, r.options())
+	s.describeHost(ctx)
+	r.Outcome, r.Failure = manifest.Failed, &f
+	r.redact()
+	return r
+}
+
 // describeHost looks at this machine where the server runs on it.
 func (s *session) describeHost(ctx context.Context) {
 	u, err := url.Parse(s.cfg.Target.BaseURL)

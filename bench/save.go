@@ -42,10 +42,12 @@ type Files struct {
 	Detailed bool
 }
 
-// Page is one of Files.Pages. Write is not asked for by Check.
+// Page is one of Files.Pages. Write is not asked for by Check. With a Kind (and
+// then a MediaType and an ID) the file is one of the manifest's artifacts.
 type Page struct {
-	Path  string
-	Write func(io.Writer) error
+	Path                string
+	Write               func(io.Writer) error
+	Kind, MediaType, ID string
 }
 
 // Beside returns the files that go with a result file: run.json has
@@ -174,7 +176,7 @@ func (r *Result) Save(f Files) ([]string, error) {
 		if f.Append {
 			p.Path = withID(p.Path, manifest.RunID(result, 1))
 		}
-		s.write(p.Path, "", "", "", false, p.Write)
+		s.write(p.Path, p.Kind, p.MediaType, p.ID, false, p.Write)
 	}
 	if f.Manifest != "" {
 		run := r.Manifest(result, s.artifacts)
