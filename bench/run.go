@@ -165,7 +165,7 @@ func open(cfg Config) (*session, error) {
 	}
 	s.res.proxied = s.client.Proxied()
 	if cfg.Progress != nil {
-		cfg.Progress.events.Store(&s.client.Events)
+		cfg.Progress.events.Store(s.client.Events)
 	}
 	return s, nil
 }
