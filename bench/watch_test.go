@@ -115,7 +115,7 @@ func TestReplicas(t *testing.T) {
 		quick, slow := sim.Config{TTFT: 50 * ms}, sim.Config{TTFT: 100 * ms}
 		s, cfg := serveSite(t, sim.New(quick), sim.New(slow), sim.New(quick))
 		cfg.Dataset.Prompts, cfg.Dataset.Warmups, cfg.MaxConcurrency, cfg.Command = 7, 3, 7, nil
-		cfg.ReadyTimeout, cfg.ResetPrefixCache = time.Minute, true
+		cfg.ReadyTimeout, cfg.ResetPrefixCache, cfg.Dataset.TokenIDs = time.Minute, true, true
 		res, err := bench.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
