@@ -22,6 +22,9 @@ func (r *Result) doubts() (out []string) {
 	if s.Failed > 0 && s.Completed > 0 {
 		first := firstFailure(r.Records)
 		add(true, "%d requests failed (%s) and enter no latency. The first: %s", s.Failed, r.failures(), describe(first))
+		if n := 1 + len(r.Config.Replicas); n > 1 {
+			add(true, "Of the failed requests %s.", failuresByReplica(r.Records, n))
+		}
 		name := openai.ForeignIn(first.Error)
 		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
 	}

@@ -86,7 +86,17 @@ func (f fleet) each(do func(i int, t *target) error) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	var all error // in one line: it may be a failure of the manifest
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case all == nil:
+			all = err
+		default:
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
 }
 
 // open opens n connections to each target, or as many as it gets requests. With
@@ -298,6 +308,21 @@ func (c *Config) addresses() (names, numbers []string) {
 		}
 	}
 	return names, numbers
+}
+
+// failuresByReplica says how many requests failed at each of n servers.
+func failuresByReplica(records []metrics.Record, n int) string {
+	failed := make([]int, n)
+	for i := range records {
+		if o := records[i].Outcome; o != "" && o != metrics.OK {
+			failed[records[i].Replica]++
+		}
+	}
+	var parts []string
+	for k, m := range failed {
+		parts = append(parts, fmt.Sprintf("%d went to replica %d", m, k))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // replicas are the counts and latencies of each server; nil where there is one.

@@ -168,7 +168,7 @@ func open(cfg Config) (*session, error) {
 		return nil, err
 	}
 	s.client = s.fleet[0].client
-	s.res.proxied = s.client.Proxied()
+	s.res.proxied = slices.ContainsFunc(s.fleet, func(t target) bool { return t.client.Proxied() })
 	if cfg.Progress != nil {
 		cfg.Progress.events.Store(s.client.Events)
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,6 +46,7 @@ type gpuWatch struct {
 type gpuReport struct {
 	samples, missed, failed int
 	first                   error // of those that failed
+	unlisted                error // why processes are not known
 	devices                 map[int]map[string]*span
 	start, end              gpuUse
 }
@@ -163,8 +165,8 @@ func (w *gpuWatch) take(first bool, devices []probe.GPU, err error) {
 func (w *gpuWatch) use(ctx context.Context) (u gpuUse) {
 	processes, err := w.smi.Processes(ctx)
 	if err != nil {
-		if ctx.Err() == nil && w.report.first == nil {
-			w.report.first = err
+		if ctx.Err() == nil {
+			w.report.unlisted = err
 		}
 		return u
 	}
@@ -192,13 +194,16 @@ func (s *session) takeGPUs(w *gpuWatch) {
 	}
 	r := w.wait()
 	s.res.gpu = r
-	switch {
-	case r.samples == 0 && r.first != nil:
-		s.warnf("No GPU was watched: %v.", r.first)
+	switch why := cmp.Or(r.first, r.unlisted); {
+	case r.samples == 0 && why != nil:
+		s.warnf("No GPU was watched: %v.", why)
 	case r.samples == 0:
 		s.warnf("No GPU was watched: the timed requests ended before nvidia-smi answered.")
 	case r.failed > 0:
 		s.warnf("%d of %d looks at the GPU failed, the first: %v.", r.failed, r.failed+r.samples, r.first)
+	}
+	if r.samples > 0 && r.unlisted != nil {
+		s.warnf("Who computed on the GPU is not known: %v.", r.unlisted)
 	}
 	if r.samples > 0 {
 		for _, d := range s.cfg.Telemetry.Devices {

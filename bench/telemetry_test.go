@@ -189,3 +189,45 @@ func TestServersAreHere(t *testing.T) {
 		}
 	}
 }
+
+// What no file may hold of several servers. One server's own address is another
+// matter, and the loopback's tells nothing.
+func TestAddressesOfReplicas(t *testing.T) {
+	var c Config
+	c.Target.BaseURL = "http://gpu7.example:8000/v1"
+	if names, numbers := c.addresses(); names != nil || numbers != nil {
+		t.Errorf("one server: %v, %v", names, numbers)
+	}
+	c.Replicas = []string{"https://u:p@gpu8.example", "http://203.0.113.9:80", "http://[2001:db8::1]:1", "http://127.0.0.1:1", "http://localhost:2"}
+	names, numbers := c.addresses()
+	if d := cmp.Diff([][]string{{"gpu7.example", "gpu8.example"}, {"203.0.113.9", "2001:db8::1"}}, [][]string{names, numbers}); d != "" {
+		t.Error(d)
+	}
+	r := &Result{Config: c}
+	got, _ := r.redactor().String("dial tcp 203.0.113.9:80: refused; lookup gpu8.example: no such host; dial tcp [2001:db8::1]:1; 127.0.0.1:1")
+	if strings.Contains(got, "203.0.113.9") || strings.Contains(got, "gpu8") || strings.Contains(got, "2001:db8") || !strings.Contains(got, "127.0.0.1:1") {
+		t.Error(got)
+	}
+}
+
+// Samples without a list of processes, and a list without samples, each say so.
+func TestGPUHalfWatched(t *testing.T) {
+	broken := errors.New("exit status 9")
+	for _, c := range []struct {
+		r    gpuReport
+		want string
+	}{
+		{gpuReport{samples: 1, unlisted: broken}, "Who computed on the GPU is not known: exit status 9."},
+		{gpuReport{samples: 3, failed: 1, first: broken}, "1 of 4 looks at the GPU failed, the first: exit status 9."},
+		{gpuReport{failed: 2, first: broken, start: gpuUse{asked: true}}, "No GPU was watched: exit status 9."},
+		{gpuReport{}, "No GPU was watched: the timed requests ended before nvidia-smi answered."},
+		{gpuReport{unlisted: broken}, "No GPU was watched: exit status 9."},
+		{gpuReport{samples: 1}, ""},
+	} {
+		s := &session{res: &Result{}}
+		s.takeGPUs(&gpuWatch{report: c.r})
+		if got := strings.Join(s.res.Warnings, "\n"); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
+		}
+	}
+}

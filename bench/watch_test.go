@@ -33,13 +33,13 @@ type site struct {
 	seen map[string][]string // by server: method and path
 }
 
-// serveSite serves the handlers as replica-0.test:80, replica-1.test:80, ... and
+// serveSite serves the handlers as node-0.test:80, node-1.test:80, ... and
 // returns a run against them.
 func serveSite(t *testing.T, handlers ...http.Handler) (*site, bench.Config) {
 	s := &site{nets: map[string]*pipeNet{}, seen: map[string][]string{}}
 	var cfg bench.Config
 	for i, h := range handlers {
-		name := fmt.Sprintf("replica-%d.test", i)
+		name := fmt.Sprintf("node-%d.test", i)
 		n := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			s.seen[name] = append(s.seen[name], r.Method+" "+r.URL.Path)
@@ -49,10 +49,12 @@ func serveSite(t *testing.T, handlers ...http.Handler) (*site, bench.Config) {
 		s.nets[name+":80"] = n
 		if i == 0 {
 			cfg = config(n)
+			cfg.Command = []string{"servebench", "serve"}
 			cfg.Target.BaseURL = "http://" + name
 		} else {
 			cfg.Replicas = append(cfg.Replicas, "http://"+name)
 		}
+		cfg.Command = append(cfg.Command, "--replica-url", "http://"+name)
 	}
 	cfg.Target.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		n := s.nets[addr]
@@ -72,7 +74,7 @@ func serveSite(t *testing.T, handlers ...http.Handler) (*site, bench.Config) {
 func (s *site) count(i int, what string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, line := range s.seen[fmt.Sprintf("replica-%d.test", i)] {
+	for _, line := range s.seen[fmt.Sprintf("node-%d.test", i)] {
 		if line == what {
 			n++
 		}
@@ -114,7 +116,7 @@ func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, slow := sim.Config{TTFT: 50 * ms}, sim.Config{TTFT: 100 * ms}
 		s, cfg := serveSite(t, sim.New(quick), sim.New(slow), sim.New(quick))
-		cfg.Dataset.Prompts, cfg.Dataset.Warmups, cfg.MaxConcurrency, cfg.Command = 7, 3, 7, nil
+		cfg.Dataset.Prompts, cfg.Dataset.Warmups, cfg.MaxConcurrency = 7, 3, 7
 		cfg.ReadyTimeout, cfg.ResetPrefixCache, cfg.Dataset.TokenIDs = time.Minute, true, true
 		res, err := bench.Run(t.Context(), cfg)
 		if err != nil {
@@ -147,7 +149,7 @@ func TestReplicas(t *testing.T) {
 		}
 		checkReplicas(t, ext, [][3]float64{{3, 0, 50}, {2, 0, 100}, {2, 0, 50}})
 		for name, text := range saved(t, res) {
-			if strings.Contains(text, "replica-") {
+			if strings.Contains(text, "node-") {
 				t.Errorf("%s holds an address", name)
 			}
 		}
@@ -188,7 +190,7 @@ func TestReplicaGoesDown(t *testing.T) {
 			}
 			up.ServeHTTP(w, r)
 		}))
-		cfg.Dataset.Prompts, cfg.MaxConcurrency, cfg.Command = 6, 1, nil
+		cfg.Dataset.Prompts, cfg.MaxConcurrency = 6, 1
 		res, err := bench.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -203,11 +205,14 @@ func TestReplicaGoesDown(t *testing.T) {
 		if _, there := run.Measurement.Extensions["servebench.server_generation_tokens"]; there {
 			t.Error("half of the counters are given for the whole")
 		}
+		if !has(res.Warnings, "Of the failed requests 0 went to replica 0, 3 went to replica 1.") {
+			t.Errorf("warnings %q", res.Warnings)
+		}
 		if !has(res.Warnings, "The server's counters are not known: replica 1: GET /metrics:") {
 			t.Errorf("warnings %q", res.Warnings)
 		}
 		for name, text := range saved(t, res) {
-			if strings.Contains(text, "replica-1") {
+			if strings.Contains(text, "node-1") {
 				t.Errorf("%s holds an address", name)
 			}
 		}
@@ -217,15 +222,16 @@ func TestReplicaGoesDown(t *testing.T) {
 // A replica that is not there at the start is no replica: nothing is measured.
 func TestReplicaIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, cfg := serveSite(t, sim.New(sim.Config{}), sim.New(sim.Config{}))
-		delete(s.nets, "replica-1.test:80")
+		s, cfg := serveSite(t, sim.New(sim.Config{}), sim.New(sim.Config{}), sim.New(sim.Config{}))
+		delete(s.nets, "node-1.test:80")
+		delete(s.nets, "node-2.test:80")
 		res, err := bench.Run(t.Context(), cfg)
 		var target *bench.TargetError
-		if !errors.As(err, &target) || target.Stage != "connect" || !strings.Contains(err.Error(), "replica 1: ") {
-			t.Fatalf("error %v, want a target error that names replica 1", err)
+		if !errors.As(err, &target) || target.Stage != "connect" || !strings.HasPrefix(err.Error(), "not all servers answer: replica 1: ") || !strings.Contains(err.Error(), "; replica 2: ") || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("error %v, want a target error that names replicas 1 and 2 in a line", err)
 		}
 		for name, text := range saved(t, res) {
-			if strings.Contains(text, "replica-1") {
+			if strings.Contains(text, "node-1") {
 				t.Errorf("%s holds an address: %s", name, text)
 			}
 		}

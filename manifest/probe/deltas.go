@@ -154,7 +154,7 @@ func afterLabels(text string) (rest string, ok bool) {
 // the window between them.
 func (r Reading) Since(before Reading) (Reading, error) {
 	if r.started != before.started {
-		return Reading{}, errors.New("the server was started anew in between")
+		return Reading{}, errors.New("another process answered: the server was started anew in between, or several share an address")
 	}
 	if s, b := r.Speculation, before.Speculation; s != nil && b != nil && (s.Drafts < b.Drafts || s.DraftTokens < b.DraftTokens || s.Accepted < b.Accepted) {
 		return Reading{}, errors.New("the counters of drafts went back: the server was started anew in between")
