@@ -51,7 +51,7 @@ func (s *session) takeCounters(before, after []probe.Reading) {
 	s.res.counted, s.res.Speculation, s.res.Diffusion = sum, sum.Speculation, sum.Diffusion
 }
 
-// counted fills in the extensions about the servers' counters.
+// setCounted fills in the extensions about the servers' counters.
 func (r *Result) setCounted(ext map[string]any) {
 	n := r.counted.Counts
 	if v, ok := n[probe.Preemptions]; ok {
