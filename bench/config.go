@@ -103,6 +103,10 @@ type Config struct {
 	// warm-up.
 	ResetPrefixCache bool `json:"reset_prefix_cache,omitempty"`
 
+	// ServerPIDs are the processes that serve, where they are known: what descends
+	// from them is theirs too.
+	ServerPIDs []int `json:"-"`
+
 	// RunFile is the resolved configuration in the form of a run file, for the
 	// manifest; it must hold nothing that may not be published.
 	RunFile json.RawMessage `json:"-"`
@@ -243,6 +247,8 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateLoad()...)
 	errs = append(errs, c.validateForm()...)
 	errs = append(errs, c.validateSampling()...)
+	errs = append(errs, c.validateReplicas()...)
+	errs = append(errs, c.Telemetry.validate()...)
 	if !c.Rate.IsInf() && !c.Traced() && len(errs) == 0 && c.Dataset.Prompts > 0 {
 		if s := float64(c.Dataset.Prompts) / float64(c.Rate); s > loadgen.MaxOffset.Seconds() {
 			bad("request-rate: %d requests at %v a second take %.3g days; want 30 at most", c.Dataset.Prompts, c.Rate, s/86400)

@@ -62,6 +62,6 @@ type Telemetry struct {
 	GPU      bool          `json:"gpu,omitempty"`
 	Interval time.Duration `json:"interval,omitempty"` // 0 is a second
 	Devices  []int         `json:"devices,omitempty"`
-	// NoEngineMetrics leaves the server's /metrics alone.
+	// NoEngineMetrics takes no counters from the servers' /metrics.
 	NoEngineMetrics bool `json:"no_engine_metrics,omitempty"`
 }

@@ -66,7 +66,8 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 
 // redactor knows what must not leave this machine.
 func (r *Result) redactor() *manifest.Redactor {
-	red := &manifest.Redactor{Secrets: r.Config.Target.Secrets()}
+	names, numbers := r.Config.addresses()
+	red := &manifest.Redactor{Secrets: append(r.Config.Target.Secrets(), numbers...), HostNames: names}
 	if h, err := os.UserHomeDir(); err == nil {
 		red.Home = h
 	}
@@ -495,6 +496,7 @@ func (r *Result) extensions() map[string]any {
 	if sp := r.Speculation; sp != nil && sp.Length() >= 1 {
 		ext["runpile.speculative_accept_length"] = sp.Length()
 	}
+	r.setWatched(ext)
 	for _, m := range r.OwnMetrics() {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}
@@ -538,6 +540,7 @@ func (r *Result) publicConfig() any {
 	if _, changed := red.String(string(c.TemplateKwargs)); len(changed) > 0 {
 		c.TemplateKwargs = nil
 	}
+	c.Replicas = nil
 	c.Subject, c.Extra, c.Metadata, c.Label, c.RequestIDPrefix = nil, nil, nil, "", ""
 	// As JSON has it: an infinite rate is a word there.
 	b, err := json.Marshal(c)

@@ -22,6 +22,9 @@ func (r *Result) doubts() (out []string) {
 	if s.Failed > 0 && s.Completed > 0 {
 		first := firstFailure(r.Records)
 		add(true, "%d requests failed (%s) and enter no latency. The first: %s", s.Failed, r.failures(), describe(first))
+		if n := 1 + len(r.Config.Replicas); n > 1 {
+			add(true, "Of the failed requests %s.", failuresByReplica(r.Records, n))
+		}
 		name := openai.ForeignIn(first.Error)
 		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
 	}
@@ -55,6 +58,7 @@ func (r *Result) doubts() (out []string) {
 	add(k.Reads > 0 && k.Events > k.Reads*3/2, "Events came %.1f to a read: gaps inside a read are 0 and the one before it is longer.", float64(k.Events)/float64(max(1, k.Reads)))
 	add(r.proxied, "A proxy of the environment stands between client and server.")
 	add(s.VLLM.ITL != nil && s.VLLM.ITL.Source != "exact", "Inter-token percentiles come from a histogram of 3 significant digits.")
+	out = append(out, r.counterDoubts()...)
 	if p99, ok := s.QueueWait.Percentile(99); ok {
 		add(p99 > 0, "The cap of %d was reached: requests waited for a slot, p99 %.1f ms. TTFT and E2EL do not hold that wait, the values from the due time do.", r.Config.MaxConcurrency, p99)
 	}

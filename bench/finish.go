@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/servebench/servebench/loadgen/openai"
@@ -144,13 +141,10 @@ func NotRun(ctx context.Context, c Config, f manifest.Failure) *Result {
 
 // describeHost looks at this machine where the server runs on it.
 func (s *session) describeHost(ctx context.Context) {
-	u, err := url.Parse(s.cfg.Target.BaseURL)
-	if err != nil || s.cfg.Target.Dial != nil {
+	if s.cfg.Target.Dial != nil {
 		return
 	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	s.res.sameHost = strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	s.res.sameHost = s.cfg.loopback()
 	if !s.res.sameHost {
 		s.warnf("the server is on another host: the manifest does not describe its machine")
 		return

@@ -50,7 +50,7 @@ func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.client.Close()
+	defer s.fleet.close()
 	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
 		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
 	}

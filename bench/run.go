@@ -55,6 +55,9 @@ type Result struct {
 	sameHost    bool
 	proxied     bool
 	clockOffset time.Duration // by how much the wall clock gained on the run
+	counted     probe.Reading // the servers' counters over the timed part
+	gpu         *gpuReport    // nil where the devices were not watched
+	reset       bool          // the servers forgot their prefix caches
 	opened      int           // connections asked for before the clock
 	warmups     int           // warm-up requests that were sent
 	// Stopped tells that the user ended the run early.
@@ -92,7 +95,8 @@ func (r *Result) options() metrics.Options {
 // session is one run under way.
 type session struct {
 	cfg    Config
-	client *openai.Client
+	client *openai.Client // of the first target
+	fleet  fleet          // all targets
 	tok    tokenize.Tokenizer
 	files  string      // where the tokenizer is, in this build or not; "" where there is none
 	dated  atomic.Bool // a chat template was rendered that shows the date
@@ -109,7 +113,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.client.Close()
+	defer s.fleet.close()
 	// Before the first timed request there is nothing to let end: Stop ends it.
 	before, cancel := stopContext(ctx, cfg.Stop)
 	defer cancel()
@@ -119,12 +123,13 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := s.ready(before); err != nil {
 		return s.failed(before, err)
 	}
-	s.warmUp(before)
-	profiling := s.startProfile(before)
-	s.run(ctx)
-	if profiling {
-		s.stopProfile(ctx)
+	if err := s.resetPrefixCaches(before); err != nil {
+		return s.failed(before, err)
 	}
+	s.warmUp(before)
+	profiled := s.startProfile(before)
+	s.run(ctx)
+	s.stopProfile(ctx, profiled)
 	return s.finish(ctx)
 }
 
@@ -159,13 +164,13 @@ func open(cfg Config) (*session, error) {
 	}
 	s.cfg.Target.API = cfg.API()
 	var err error
-	s.client, err = openai.New(s.cfg.Target)
-	if err != nil {
-		return nil, fmt.Errorf("base-url: %w", err)
+	if s.fleet, err = openFleet(&s.cfg); err != nil {
+		return nil, err
 	}
-	s.res.proxied = s.client.Proxied()
+	s.client = s.fleet[0].client
+	s.res.proxied = slices.ContainsFunc(s.fleet, func(t target) bool { return t.client.Proxied() })
 	if cfg.Progress != nil {
-		cfg.Progress.events.Store(&s.client.Events)
+		cfg.Progress.events.Store(s.client.Events)
 	}
 	return s, nil
 }
@@ -226,7 +231,9 @@ func (s *session) checkFile() error {
 // serves. What it tells of itself only advises.
 func (s *session) reach(ctx context.Context) error {
 	wait := s.cfg.ReadyTimeout
-	err := retry(ctx, wait, func() error { return s.client.Open(ctx, 1) })
+	err := retry(ctx, wait, func() error {
+		return s.fleet.each(func(_ int, t *target) error { return t.client.Open(ctx, 1) })
+	})
 	if err != nil {
 		return s.targetError("connect", err)
 	}
@@ -235,9 +242,7 @@ func (s *session) reach(ctx context.Context) error {
 			return err
 		}
 	}
-	info, warnings := probe.Engine(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
-	s.res.Engine = info
-	s.res.Warnings = append(s.res.Warnings, warnings...)
+	s.look(ctx)
 	s.checkNames()
 	return nil
 }
@@ -258,6 +263,9 @@ func (s *session) checkNames() {
 }
 
 func (s *session) targetError(stage string, err error) *TargetError {
+	if len(s.fleet) > 1 {
+		return &TargetError{stage, "connect", fmt.Errorf("not all servers answer: %w", err)}
+	}
 	return &TargetError{stage, "connect", fmt.Errorf("%s does not answer: %w", openai.PublicURL(s.cfg.Target.BaseURL), err)}
 }
 
@@ -304,31 +312,45 @@ func retry(ctx context.Context, wait time.Duration, f func() error) error {
 	}
 }
 
-// ready sends request 0 until it succeeds, if that was asked for, for as long as
-// was asked for.
+// ready sends request 0 to each server until it succeeds, if that was asked for,
+// for as long as was asked for.
 func (s *session) ready(ctx context.Context) error {
 	if s.cfg.ReadyTimeout <= 0 {
 		return nil
 	}
-	s.cfg.Progress.enter("ready check", 1)
-	first := s.res.Plan.first
+	s.cfg.Progress.enter("ready check", len(s.fleet))
 	limited, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
 	defer cancel()
-	return retry(limited, s.cfg.ReadyTimeout, func() error {
-		s.res.ReadyRequests++
-		recs, _, err := loadgen.Run(limited, s.client, []loadgen.Request{first}, loadgen.Load{})
+	deadline := time.Now().Add(s.cfg.ReadyTimeout)
+	for i := range s.fleet {
+		err := retry(limited, time.Until(deadline), func() error { return s.tryFirst(ctx, limited, &s.fleet[i]) })
 		if err != nil {
 			return err
 		}
-		r := &recs[0]
-		if r.Outcome == metrics.Canceled && ctx.Err() == nil {
-			return &TargetError{"readiness", "timeout", fmt.Errorf("the ready check failed: no answer within %v", s.cfg.ReadyTimeout)}
-		}
-		if r.Outcome != metrics.OK {
-			return &TargetError{"readiness", category(r), fmt.Errorf("the ready check failed: %s", describe(r))}
-		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// tryFirst sends request 0 to one server; limited ends before ctx where the check
+// has taken its time.
+func (s *session) tryFirst(ctx, limited context.Context, t *target) error {
+	s.res.ReadyRequests++
+	recs, _, err := loadgen.Run(limited, t.client, []loadgen.Request{s.res.Plan.first}, loadgen.Load{})
+	if err != nil {
+		return err
+	}
+	what := "the ready check failed"
+	if len(s.fleet) > 1 {
+		what = "the ready check of " + t.name + " failed"
+	}
+	r := &recs[0]
+	if r.Outcome == metrics.Canceled && ctx.Err() == nil {
+		return &TargetError{"readiness", "timeout", fmt.Errorf("%s: no answer within %v", what, s.cfg.ReadyTimeout)}
+	}
+	if r.Outcome != metrics.OK {
+		return &TargetError{"readiness", category(r), fmt.Errorf("%s: %s", what, describe(r))}
+	}
+	return nil
 }
 
 // warmUp sends the warm-up requests: untimed, as fast as the cap allows.
@@ -338,7 +360,8 @@ func (s *session) warmUp(ctx context.Context) {
 		return
 	}
 	s.cfg.Progress.enter("warm-up", len(w))
-	recs, _, err := loadgen.Run(ctx, s.client, w, loadgen.Load{MaxConcurrency: s.cfg.MaxConcurrency, Done: s.note})
+	s.warmupDoubts()
+	recs, _, err := loadgen.Run(ctx, s.fleet, w, loadgen.Load{MaxConcurrency: s.cfg.MaxConcurrency, Done: s.note})
 	s.internal = err
 	failed := 0
 	var first *metrics.Record
@@ -371,9 +394,9 @@ func (s *session) note(r *metrics.Record) {
 func (s *session) run(ctx context.Context) {
 	p := s.res.Plan
 	if n := s.connections(); n > 0 {
-		s.res.opened = n
-		if err := s.client.Open(ctx, n); err != nil {
-			s.warnf("not all %d connections could be opened beforehand: %v", n, err)
+		var err error
+		if s.res.opened, err = s.fleet.open(ctx, n, len(p.Requests)); err != nil {
+			s.warnf("not all %d connections could be opened beforehand: %v", s.res.opened, err)
 		}
 	}
 	probes := s.openProbes(ctx)
@@ -381,22 +404,24 @@ func (s *session) run(ctx context.Context) {
 	// What was built is kept to the end; collecting the rubble of building it
 	// must not fall into the run, nor its memory stay.
 	debug.FreeOSMemory()
-	speculation, diffusion := s.decoding(ctx)
+	before := s.readCounters(ctx)
 	if n := len(p.Offsets); n > 0 && s.cfg.Progress != nil {
 		s.cfg.Progress.span.Store(int64(p.Offsets[n-1]))
 	}
 	s.cfg.Progress.enter("run", len(p.Requests))
+	gpus := s.watchGPUs(ctx)
 	probes.start(ctx)
-	records, clock, err := loadgen.Run(ctx, s.client, p.Requests, loadgen.Load{
+	records, clock, err := loadgen.Run(ctx, s.fleet, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
 	})
+	gpus.end()
 	s.endProbes(probes)
 	s.res.Records, s.res.Start = records, clock.Zero()
 	s.internal = errors.Join(s.internal, err)
 	s.checkClocks(clock)
-	after, diffused := s.decoding(ctx)
-	s.res.Speculation, s.res.Diffusion = after.Sub(speculation), diffused.Sub(diffusion)
+	s.takeCounters(before, s.readCounters(ctx))
+	s.takeGPUs(gpus)
 }
 
 // checkClocks compares the run's length on the wall clock with that on the
@@ -413,15 +438,6 @@ func (s *session) checkClocks(clock loadgen.Clock) {
 		s.warnf("The wall clock disagrees with the monotonic clock by %v over %v.", wall-mono, mono)
 	}
 	s.res.clockOffset = wall - mono
-}
-
-// decoding reads vLLM's counters. The window between two readings is that of the
-// timed requests: warm-ups would flatter the acceptance.
-func (s *session) decoding(ctx context.Context) (*metrics.Speculation, *metrics.Diffusion) {
-	if s.res.Engine.Name != "vllm" || ctx.Err() != nil {
-		return nil, nil
-	}
-	return probe.Decoding(ctx, s.client.HTTP(), s.cfg.Target.BaseURL, s.client.Headers())
 }
 
 // connections is how many stand open before the clock starts: as many as can be

@@ -16,6 +16,7 @@ import (
 type line struct {
 	Seq          int             `json:"seq"`
 	ID           string          `json:"id,omitempty"`
+	Replica      int             `json:"replica,omitempty"`
 	Due          time.Duration   `json:"due_ns"`
 	Slot         time.Duration   `json:"slot_ns"`
 	Sent         time.Duration   `json:"sent_ns"`
@@ -51,7 +52,7 @@ type line struct {
 // so that no way of encoding a Record writes its text.
 func (r Record) MarshalJSON() ([]byte, error) {
 	l := line{
-		Seq: r.Seq, ID: r.ID, Due: r.Due, Slot: r.Slot, Sent: r.Sent, Done: r.Done,
+		Seq: r.Seq, ID: r.ID, Replica: r.Replica, Due: r.Due, Slot: r.Slot, Sent: r.Sent, Done: r.Done,
 		Arrivals: r.Arrivals, RxDelay: r.RxDelay, Tokens: r.Tokens, NotBearing: r.NotBearing,
 		CachedTokens: r.CachedTokens, TokenSource: r.TokenSource,
 		Status: r.Status, Outcome: r.Outcome, Error: r.Error, Reused: r.Reused, Connect: r.Connect,
@@ -91,7 +92,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("request %d: %w", l.Seq, err)
 	}
 	*r = Record{
-		Seq: l.Seq, ID: l.ID, Due: l.Due, Slot: l.Slot, Sent: l.Sent, Done: l.Done,
+		Seq: l.Seq, ID: l.ID, Replica: l.Replica, Due: l.Due, Slot: l.Slot, Sent: l.Sent, Done: l.Done,
 		Arrivals: some(l.Arrivals), RxDelay: some(l.RxDelay), Tokens: some(l.Tokens), NotBearing: some(l.NotBearing),
 		CachedTokens: l.CachedTokens, TokenSource: l.TokenSource,
 		Status: l.Status, Outcome: l.Outcome, Error: l.Error, Reused: l.Reused, Connect: l.Connect,
@@ -159,7 +160,7 @@ func (l *line) checkCounts() error {
 		return bad(name, int64(*n))
 	}
 	errs := []error{
-		bad("seq", int64(l.Seq)), bad("status", int64(l.Status)), bad("connect_ns", int64(l.Connect)),
+		bad("seq", int64(l.Seq)), bad("replica", int64(l.Replica)), bad("status", int64(l.Status)), bad("connect_ns", int64(l.Connect)),
 		optional("prompt_tokens", l.PromptTokens), optional("output_tokens", l.OutputTokens), bad("cached_tokens", int64(l.CachedTokens)),
 		bad("bad_usage", int64(l.BadUsage)), bad("redialed", int64(l.Redialed)), bad("clamped", int64(l.Clamped)),
 		bad("discarded", int64(l.Discarded)), bad("no_stamp", int64(l.NoStamp)), bad("trailing_bytes", int64(l.Trailing)),

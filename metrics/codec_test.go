@@ -14,7 +14,7 @@ import (
 
 // full has a value in every field but the text.
 var full = metrics.Record{
-	Seq: 3, ID: "bench-3", Due: 10, Slot: 20, Sent: 30, Headers: 40, Done: 90, Connect: 7,
+	Seq: 3, ID: "bench-3", Replica: 1, Due: 10, Slot: 20, Sent: 30, Headers: 40, Done: 90, Connect: 7,
 	Arrivals: []time.Duration{50, 60, 60}, RxDelay: []time.Duration{1, 0, 2}, Tokens: []int{0, 2, 1}, NotBearing: []int{0},
 	PromptTokens: 11, OutputTokens: 3, CachedTokens: 8, TokenSource: metrics.FromUsage,
 	Status: 200, Outcome: metrics.OK, Error: `a "quoted" <é> word`, Reused: true,
@@ -85,7 +85,7 @@ func TestLinesOfTheFile(t *testing.T) {
 		r    metrics.Record
 		want string
 	}{
-		{"all fields", full, `{"seq":3,"id":"bench-3","due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
+		{"all fields", full, `{"seq":3,"id":"bench-3","replica":1,"due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
 		{"no tokens is not no count", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.OK, TokenSource: metrics.FromUsage, Status: 200}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"headers_ns":0,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"output_tokens":0,"token_source":"usage","status":200,"outcome":"ok","reused":false}`},
 		{"no connection", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.Connect, Error: "refused"}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"outcome":"connect","error":"refused","reused":false}`},
 	} {

@@ -47,6 +47,8 @@ const (
 type Record struct {
 	Seq int    // index in the run's schedule
 	ID  string // x-request-id
+	// Replica is the server it went to, 0 for the first or the only one.
+	Replica int
 
 	Due     time.Duration // the schedule's instant; equal to Slot in a closed loop
 	Slot    time.Duration // max(Due, the instant at which the slot it took became free)

@@ -1,6 +1,9 @@
 package metrics
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Probes are the requests for one token that were sent beside the load.
 type Probes struct {
@@ -33,6 +36,14 @@ func (d *Diffusion) Sub(before *Diffusion) *Diffusion {
 		return nil
 	}
 	return &w
+}
+
+// Plus returns the counts of two servers together; nil stands for none.
+func (d *Diffusion) Plus(o *Diffusion) *Diffusion {
+	if d == nil || o == nil {
+		return cmp.Or(d, o)
+	}
+	return &Diffusion{d.Steps + o.Steps, d.Positions + o.Positions, d.Committed + o.Committed}
 }
 
 // canvases is the number of canvases that were committed, each in a step of its

@@ -1,5 +1,7 @@
 package metrics
 
+import "cmp"
+
 // Speculation counts speculative decoding over a window, by the server.
 type Speculation struct {
 	Drafts, DraftTokens, Accepted int64
@@ -25,6 +27,23 @@ func (s *Speculation) Sub(before *Speculation) *Speculation {
 		return nil
 	}
 	return d
+}
+
+// Plus returns the counts of two servers together; nil stands for none.
+func (s *Speculation) Plus(o *Speculation) *Speculation {
+	if s == nil || o == nil {
+		return cmp.Or(s, o)
+	}
+	sum := &Speculation{
+		Drafts: s.Drafts + o.Drafts, DraftTokens: s.DraftTokens + o.DraftTokens, Accepted: s.Accepted + o.Accepted,
+		AcceptedAt: make([]int64, max(len(s.AcceptedAt), len(o.AcceptedAt))),
+	}
+	for _, at := range [][]int64{s.AcceptedAt, o.AcceptedAt} {
+		for i, n := range at {
+			sum.AcceptedAt[i] += n
+		}
+	}
+	return sum
 }
 
 // Rate is the share of draft tokens that were accepted, in percent.

@@ -83,7 +83,7 @@ type argReader struct {
 // givenFlag is what the command line says about one flag.
 type givenFlag struct {
 	times  int
-	values []string // of the last occurrence
+	values []string // of the last occurrence, or of all
 }
 
 func (r *argReader) read(args []string) {
@@ -143,7 +143,7 @@ func (r *argReader) asked(w word) string {
 	return r.specs[w.spec].Name
 }
 
-// set stores values as those of the last occurrence of a flag.
+// set stores values as those of the last occurrence of a flag, or adds them.
 func (r *argReader) set(index int, values []string) {
 	spec := r.specs[index]
 	for i, v := range values {
@@ -154,6 +154,9 @@ func (r *argReader) set(index int, values []string) {
 			r.checkChoice(spec, canonical)
 		}
 		values[i] = canonical
+	}
+	if spec.Repeats {
+		values = append(r.given[index].values, values...)
 	}
 	r.given[index].values = values
 }
@@ -318,7 +321,7 @@ func (r *argReader) words() []string {
 func (r *argReader) warnings() []string {
 	out := r.notes
 	for i, g := range r.given {
-		if g.times < 2 {
+		if g.times < 2 || r.specs[i].Repeats {
 			continue
 		}
 		what := "the last one counts"

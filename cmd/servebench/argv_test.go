@@ -50,6 +50,8 @@ func TestCommandLinesAreReadAsArgparseReadsThem(t *testing.T) {
 		{"last one wins", words("--seed 1 --seed 2"), words("--seed=2")},
 		{"last list wins whole", words("--header A=1 B=2 --header C=3"), words("--header=C=3")},
 		{"an empty last list wins too", words("--header A=1 --header"), nil},
+		{"one that repeats adds up", words("--replica-url http://a:1 --seed 1 --replica-url=http://b:2"), words("--seed=1 --replica-url=http://a:1 --replica-url=http://b:2")},
+		{"and is a list too", words("--replica-url http://a:1 http://b:2 --replica-url http://c:3"), words("--replica-url=http://a:1 --replica-url=http://b:2 --replica-url=http://c:3")},
 		{"switch and its =false", words("--insecure --insecure=false"), words("--insecure=false")},
 
 		{"shortened name", words("--num-p 5"), words("--num-prompts=5")},

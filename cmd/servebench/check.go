@@ -85,6 +85,11 @@ func (o *options) remark(r *reader) {
 		without("tokenizer", "--skip-tokenizer-init uses none")
 		c.Tokenizer = ""
 	}
+	for _, flag := range []string{"telemetry-interval", "telemetry-devices"} {
+		if !c.Telemetry.GPU && r.given(flag) {
+			without(flag, "there is no --telemetry-gpu")
+		}
+	}
 	if len(c.LoRA) == 0 && r.given("lora-assignment") {
 		without("lora-assignment", "there are no --lora-modules")
 	}

@@ -46,6 +46,9 @@ type flagSpec struct {
 	Group string // a title of groups
 	Arity arity
 	Kind  kind
+	// Repeats says that a further occurrence adds to the ones before, where else
+	// the last one counts.
+	Repeats bool
 	// Keys lets the value be given key by key, as JSON: --x.key VALUE.
 	Keys bool
 	// Default is the value that stands for the flag when it is not given, as it
@@ -304,6 +307,10 @@ var flagTable = []flagSpec{
 	{Name: "plot-dataset-stats", Group: inOutput, Arity: arityNone, Help: "write a page with the lengths of prompts and answers"},
 	{Name: "disable-tqdm", Group: inOutput, Arity: arityNone, Help: "show no progress"},
 
+	{Name: "replica-url", Group: inOwnConnection, Arity: aritySome, Repeats: true, Own: true, Help: "URL ... of further servers that get requests in turn",
+		More: "May be repeated. --base-url is the first of them; without it (and --host, --port) the first of these is."},
+	{Name: "reset-prefix-cache", Group: inOwnConnection, Arity: arityNone, Own: true, Help: "empty the server's prefix cache before the warm-up",
+		More: "vLLM allows it when started with VLLM_SERVER_DEV_MODE=1."},
 	{Name: "timeout-connect", Group: inOwnConnection, Own: true, Unset: "10s", Help: "give up connecting after so long; 0 never"},
 	{Name: "timeout-headers", Group: inOwnConnection, Own: true, Unset: "never", Help: "end a request without response headers after so long"},
 	{Name: "timeout-stall", Group: inOwnConnection, Own: true, Unset: "600s", Help: "end a stream without an event for so long; 0 never"},
@@ -325,6 +332,11 @@ var flagTable = []flagSpec{
 	{Name: "pacing", Group: inOwnRun, Own: true, Default: "hybrid", OwnChoices: []string{"hybrid", "sleep"}, Help: "sleep, or sleep then spin where a core is free"},
 	{Name: "drain", Group: inOwnRun, Own: true, Default: "10s", Help: "after a first interrupt, time for requests in flight to end"},
 	{Name: "dry-run", Group: inOwnRun, Arity: arityNone, Own: true, Help: "show the plan and the body of request 0; send nothing"},
+	{Name: "telemetry-gpu", Group: inOwnRun, Arity: arityNone, Own: true, Help: "watch this host's GPUs by nvidia-smi during the timed requests"},
+	{Name: "telemetry-interval", Group: inOwnRun, Own: true, Unset: "1s", Help: "time between looks at the GPUs"},
+	{Name: "telemetry-devices", Group: inOwnRun, Own: true, Unset: "all", Help: "indices of the GPUs, with commas, as nvidia-smi numbers them"},
+	{Name: "telemetry-engine-metrics", Group: inOwnRun, Arity: arityNone, Own: true, Default: "true",
+		Help: "=false reads no counters from the server's /metrics"},
 	{Name: "manifest", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the manifest here"},
 	{Name: "records", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the request records here"},
 	{Name: "subject", Group: inOwnRun, Kind: kindFile, Own: true, Help: "YAML file that declares the model for the manifest"},

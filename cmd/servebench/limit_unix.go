@@ -27,7 +27,10 @@ func (o *options) checkDescriptors() error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return nil // then the requests will tell
 	}
-	if need := uint64(min(n, max(c.Dataset.Prompts, 1))*ends + spareDescriptors); need > limit.Max {
+	// Each replica gets as many connections as may be in flight at it.
+	servers := 1 + len(c.Replicas)
+	open := min(n, (max(c.Dataset.Prompts, 1)+servers-1)/servers) * servers
+	if need := uint64(open*ends + spareDescriptors); need > limit.Max {
 		return fmt.Errorf("%d requests in flight need %d open files, and the limit is %d; raise it (ulimit -n), or lower --max-concurrency", n, need, limit.Max)
 	}
 	return nil

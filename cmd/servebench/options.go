@@ -77,6 +77,8 @@ func readOptions(c *cli.Context) (*options, error) {
 	o.args = r.namespace()
 	r.positive("max-concurrency", cfg.MaxConcurrency)
 	cfg.Target = r.target(cfg.API())
+	cfg.Replicas = r.replicas()
+	cfg.ResetPrefixCache, cfg.Telemetry = r.on("reset-prefix-cache"), r.telemetry()
 	cfg.Dataset = r.dataset()
 	o.readLoad(r)
 	o.readOutput(r)
@@ -107,13 +109,17 @@ func (o *options) readLoad(r *reader) {
 func (r *reader) target(api openai.API) openai.Config {
 	port := r.bounded("port", 1, 65535)
 	base := cmp.Or(r.text("base-url"), "http://"+net.JoinHostPort(strings.Trim(r.text("host"), "[]"), strconv.Itoa(port)))
+	flag := "base-url"
+	if urls := r.c.StringSlice("replica-url"); len(urls) > 0 && !r.given("base-url") && !r.given("host") && !r.given("port") {
+		flag, base = "replica-url", urls[0]
+	}
 	base = strings.TrimRight(base, "/")
 	if u, err := url.Parse(base); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		r.badf("base-url", "not a URL such as http://127.0.0.1:8000")
+		r.badf(flag, "not a URL such as http://127.0.0.1:8000")
 	} else if u.RawQuery != "" || u.Fragment != "" {
-		r.badf("base-url", "has a query or a fragment; want http://HOST:PORT, and --header for credentials")
+		r.badf(flag, "has a query or a fragment; want http://HOST:PORT, and --header for credentials")
 	} else if strings.HasSuffix(u.Path, "/v1") && !r.given("endpoint") {
-		r.badf("base-url", "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
+		r.badf(flag, "ends in /v1, which the endpoint %s begins with; want the part before it", api.Path())
 	}
 	cfg := openai.Config{
 		BaseURL: base, Endpoint: r.endpoint(api), APIKey: os.Getenv("OPENAI_API_KEY"), Insecure: r.on("insecure"),
@@ -141,6 +147,41 @@ func (r *reader) target(api openai.API) openai.Config {
 		r.badf("request-id-prefix", "holds a character that HTTP does not allow in a header")
 	}
 	return cfg
+}
+
+// replicas are the servers beside the target, which is the first of them where
+// nothing else names it.
+func (r *reader) replicas() []string {
+	urls := r.c.StringSlice("replica-url")
+	if len(urls) > 0 && !r.given("base-url") && !r.given("host") && !r.given("port") {
+		urls = urls[1:]
+	}
+	if len(urls) == 0 {
+		return nil
+	}
+	return urls
+}
+
+// telemetry reads what is watched beside the load.
+func (r *reader) telemetry() bench.Telemetry {
+	t := bench.Telemetry{GPU: r.on("telemetry-gpu"), NoEngineMetrics: !r.on("telemetry-engine-metrics")}
+	if r.given("telemetry-interval") {
+		if t.Interval = r.duration("telemetry-interval"); t.Interval == 0 {
+			r.badf("telemetry-interval", "0; want 100ms or more")
+		}
+	}
+	if !r.given("telemetry-devices") {
+		return t
+	}
+	for word := range strings.SplitSeq(r.text("telemetry-devices"), ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil {
+			r.badf("telemetry-devices", "%s; want indices with commas, such as 0,1", quoteWord(word))
+			continue
+		}
+		t.Devices = append(t.Devices, n)
+	}
+	return t
 }
 
 // endpoint is the backend's own, unless another is given. As in vLLM another must end
@@ -265,7 +306,7 @@ func (o *options) readSim(r *reader) {
 		}
 		return
 	}
-	for _, f := range []string{"base-url", "host", "port"} {
+	for _, f := range []string{"base-url", "host", "port", "replica-url"} {
 		if r.given(f) {
 			r.badf(f, "names a server, but --sim benchmarks the simulator; want one of the two")
 		}

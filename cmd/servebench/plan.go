@@ -27,6 +27,9 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 		target = "the embedded simulator"
 	}
 	row("Target", "%s, %s", target, c.Target.Endpoint)
+	for i, url := range c.Replicas {
+		row(fmt.Sprintf("Replica %d", i+1), "%s", openai.PublicURL(url))
+	}
 	row("Requests", "%d, after %d warm-ups", len(p.Requests), c.Dataset.Warmups)
 	row("Prompts", "%s, counted by %s", p.Generator, p.Counted)
 	row("Prompt tokens", "%s", spread(p.Requests, func(r loadgen.Request) int { return r.PromptTokens }))

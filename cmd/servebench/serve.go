@@ -208,6 +208,9 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 // hint says what would help against a server's failure.
 func (o *options) hint(e *bench.TargetError, served []string) string {
 	text := e.Error()
+	if e.Stage == "prefix_cache_reset" {
+		return "without --reset-prefix-cache the server's cache stays as it is"
+	}
 	switch e.Category {
 	case "connect", "timeout_connect":
 		if strings.Contains(text, "certificate") {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/sim"
 )
 
@@ -372,5 +374,13 @@ func TestDashed(t *testing.T) {
 		if got := dashed(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
+	}
+}
+
+// A reset that failed has nothing to do with the model's name.
+func TestHintOfAReset(t *testing.T) {
+	o := &options{}
+	if got := o.hint(&bench.TargetError{Stage: "prefix_cache_reset", Category: "http_404", Err: errors.New("HTTP 404")}, []string{"m"}); !strings.Contains(got, "without --reset-prefix-cache") {
+		t.Error(got)
 	}
 }

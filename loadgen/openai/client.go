@@ -84,12 +84,14 @@ type Client struct {
 	live  atomic.Int64 // open connections, idle ones and those in use
 
 	// gate holds the requests that are stamped and not yet written; see ticket.
+	// Siblings have one gate together.
 	gate    chan struct{}
-	passed  atomic.Int64
-	ungated atomic.Bool
+	passed  *atomic.Int64
+	ungated *atomic.Bool
 
-	// Events counts token-bearing events as they come, for a live display.
-	Events atomic.Int64
+	// Events counts token-bearing events as they come, for a live display; those
+	// of siblings too.
+	Events *atomic.Int64
 	// Whether the target has ever ended a body soon after [DONE], and whether
 	// it has ever kept one open.
 	drained, undrained atomic.Bool
@@ -105,7 +107,10 @@ func New(cfg Config) (*Client, error) {
 	cfg.HeadersTimeout = orDefault(cfg.HeadersTimeout, 0)
 	cfg.StallTimeout = orDefault(cfg.StallTimeout, 600*time.Second)
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
-	c := &Client{cfg: cfg, secrets: cfg.Secrets(), gate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	c := &Client{
+		cfg: cfg, secrets: cfg.Secrets(), gate: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		passed: new(atomic.Int64), ungated: new(atomic.Bool), Events: new(atomic.Int64),
+	}
 	api := cmp.Or(cfg.API, apiOf(cfg.Endpoint))
 	c.responses, c.pools = api == Responses, !api.Generates()
 	c.life, c.close = context.WithCancel(context.Background())
@@ -132,6 +137,18 @@ func New(cfg Config) (*Client, error) {
 	}
 	c.api = c.apiOptions(base)
 	return c, nil
+}
+
+// Sibling makes a client of a further target of the same load. The two count their
+// events together and hold requests back at one gate, as the processor they wait
+// for is one; they share no connections.
+func (c *Client) Sibling(cfg Config) (*Client, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.gate, s.passed, s.ungated, s.Events = c.gate, c.passed, c.ungated, c.Events
+	return s, nil
 }
 
 // apiOptions are those of openai-go's client without its environment: no base

@@ -113,7 +113,7 @@ var placeholder = []byte("{}")
 // post sends the request through openai-go and returns the raw response. Where
 // the status is an error, that counts, whatever openai-go makes of the body.
 func (k *call) post(ctx context.Context) (res *http.Response, err error) {
-	t := &ticket{gate: k.c.gate, passed: &k.c.passed}
+	t := &ticket{gate: k.c.gate, passed: k.c.passed}
 	k.ticket = t // the trace must not touch k, which may be in use again by then
 	ctx = context.WithValue(ctx, callKey{}, k)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -213,7 +213,7 @@ const gateWait = 50 * time.Millisecond
 // one that wrote the request, and that of the request.
 type ticket struct {
 	gate   chan struct{}
-	passed *atomic.Int64 // of the client: tickets given back
+	passed *atomic.Int64 // of the client and its siblings: tickets given back
 	held   atomic.Bool
 	reader bytes.Reader // of the body, up to its end having been written
 }

@@ -213,6 +213,47 @@ func TestTwoClients(t *testing.T) {
 	}
 }
 
+// TestSiblings hold requests back at one gate and count together, but share no
+// connections and no target.
+func TestSiblings(t *testing.T) {
+	var conns [2]atomic.Int64
+	var url [2]string
+	for i := range url {
+		url[i] = loopback(t, func(p *peer) {
+			for conns[i].Add(1); p.next() != nil; {
+				p.send(stream(last("c"), doneEvent))
+			}
+		})
+	}
+	a := newClient(t, Config{BaseURL: url[0]})
+	defer a.Close()
+	b, err := a.Sibling(Config{BaseURL: url[1], Endpoint: "/v1/completions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, c := range []*Client{a, b, b} {
+		if r := do(t.Context(), c); r.Outcome != metrics.OK {
+			t.Error(sum(r))
+		}
+	}
+	if got := [2]int64{conns[0].Load(), conns[1].Load()}; got != [2]int64{1, 1} {
+		t.Errorf("connections %v, want one to each", got)
+	}
+	if got := [2]int64{a.Events.Load(), b.Events.Load()}; got != [2]int64{3, 3} || a.passed.Load() != 3 {
+		t.Errorf("events %v, %d through the gate, want 3 together", got, a.passed.Load())
+	}
+	for range cap(a.gate) { // nothing passes any more
+		a.gate <- struct{}{}
+	}
+	if r := do(t.Context(), b); r.Outcome != metrics.OK || !a.ungated.Load() {
+		t.Errorf("%s; the gate is open: %v, want it to be for both", sum(r), a.ungated.Load())
+	}
+	for range cap(a.gate) {
+		<-a.gate
+	}
+}
+
 // TestProxy: the environment's proxy is for others than loopback and dialers.
 func TestProxy(t *testing.T) {
 	for base, want := range map[string]bool{"http://127.0.0.1:8000": false, "http://localhost:8000": false, "http://[::1]:8000": false, "https://example.com": true} {
