@@ -165,7 +165,7 @@ func (g *Group) impostor(r *replica) error {
 	if g.inContainer() {
 		return nil
 	}
-	pid, ok := stranger(r.port, processes(g.mark, g.leaders()))
+	pid, ok := stranger(r.port, processes(g.mark, g.leaders(), nil))
 	if !ok {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (g *Group) Logs() (paths []string) {
 // PIDs are the ids of the servers' living processes: on Linux of all of them,
 // elsewhere of those that were started here.
 func (g *Group) PIDs() (pids []int) {
-	for _, p := range processes(g.mark, g.leaders()) {
+	for _, p := range processes(g.mark, g.leaders(), nil) {
 		pids = append(pids, p.pid)
 	}
 	slices.Sort(pids)
@@ -314,13 +314,18 @@ func (g *Group) end() error {
 // kill asks all processes to end, then kills them, and returns those that are
 // left all the same. It looks again and again: an asked process may start others.
 func (g *Group) kill() (left []int) {
+	var all []process
 	leaders := g.leaders()
 	asked := map[int]bool{}
 	patience, hurry, limit := time.After(g.cfg.StopTimeout), g.hurry, (<-chan time.Time)(nil)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		all := processes(g.mark, leaders)
+	// While a process starts another program its environment cannot be read; one
+	// look may miss it.
+	for none, pause := 0, 5*time.Millisecond; none < 3; {
+		all = processes(g.mark, leaders, all)
 		if len(all) == 0 {
-			return nil
+			none, pause = none+1, 5*time.Millisecond
+		} else {
+			none, pause = 0, min(2*pause, 200*time.Millisecond)
 		}
 		leaders = g.stillTheirs(leaders, all)
 		if limit == nil {
@@ -341,6 +346,7 @@ func (g *Group) kill() (left []int) {
 			return left
 		}
 	}
+	return nil
 }
 
 // stillTheirs are the leaders whose numbers cannot have become another's: those

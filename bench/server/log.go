@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	tailBytes = 64 << 10  // kept of the end of a log
-	tailLines = 200       // of them at most
-	lineBytes = 4 << 10   // of a line are looked at
-	logBytes  = 256 << 20 // of a log are kept on disk
+	tailBytes = 64 << 10 // kept of the end of a log
+	tailLines = 200      // of them at most
+	lineBytes = 4 << 10  // of a line are looked at
+	logBytes  = 64 << 20 // of a log are kept on disk
 )
 
 // capture takes what one replica writes: into a file, of which no more than
@@ -52,7 +52,7 @@ func (c *capture) run(r io.Reader) {
 			break
 		}
 	}
-	c.feed([]byte("\n"))
+	c.line(plain(c.pending))
 	if err := c.file.Close(); err != nil {
 		c.fail(0, err)
 	}
@@ -82,7 +82,8 @@ func (c *capture) fail(lost int64, err error) {
 func (c *capture) feed(p []byte) {
 	c.mu.Lock()
 	c.tail = append(c.tail, p...)
-	if over := len(c.tail) - tailBytes; over > tailBytes {
+	// One byte more than is shown: it tells whether the first line is whole.
+	if over := len(c.tail) - tailBytes - 1; over > tailBytes {
 		c.tail = slices.Delete(c.tail, 0, over)
 	}
 	c.mu.Unlock()

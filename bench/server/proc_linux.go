@@ -12,17 +12,21 @@ import (
 // process is one of a server's living processes.
 type process struct {
 	pid, parent, group, session int
+	start                       uint64 // in ticks since the machine's start: a number used again has another
 }
 
 // in reports whether p is in a leader's group or session.
 func (p process) in(leader int) bool { return p.group == leader || p.session == leader }
 
+func (p process) same(q process) bool { return p.pid == q.pid && p.start == q.start }
+
 // processes are the living processes of a server: those in a leader's session or
 // group, those whose environment has the mark, and all that descend from them. So
 // a process is found that made a group or a session for itself, as vLLM's data
 // parallel servers do, or that gave itself another title, as vLLM's workers do,
-// which overwrites its environment.
-func processes(mark string, leaders []int) []process {
+// which overwrites its environment. Those known from before belong to it as long
+// as they live: their parents may have gone.
+func processes(mark string, leaders []int, known []process) []process {
 	var all []process
 	found := map[int]bool{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -32,7 +36,7 @@ func processes(mark string, leaders []int) []process {
 			continue
 		}
 		all = append(all, p)
-		if slices.ContainsFunc(leaders, p.in) || isMarked(dir, mark) {
+		if slices.ContainsFunc(leaders, p.in) || slices.ContainsFunc(known, p.same) || isMarked(dir, mark) {
 			found[p.pid] = true
 		}
 	}
@@ -54,9 +58,9 @@ func readProcess(dir string) (p process, ok bool) {
 		return p, false
 	}
 	// The name in brackets may hold anything, brackets too. After it: state,
-	// parent, group, session (proc(5)).
+	// parent, group, session, and as the 22nd field of all the start (proc(5)).
 	words := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(words) < 4 || strings.Contains("ZXx", words[0]) {
+	if len(words) < 20 || strings.Contains("ZXx", words[0]) {
 		return p, false
 	}
 	for i, to := range []*int{&p.pid, &p.parent, &p.group, &p.session} {
@@ -68,7 +72,8 @@ func readProcess(dir string) (p process, ok bool) {
 			return p, false
 		}
 	}
-	return p, true
+	p.start, err = strconv.ParseUint(words[19], 10, 64)
+	return p, err == nil
 }
 
 func isMarked(dir, mark string) bool {

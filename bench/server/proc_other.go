@@ -9,7 +9,7 @@ func (p process) in(leader int) bool { return p.group == leader }
 
 // processes are the leaders whose groups still have a process: without /proc the
 // members of a group are not known.
-func processes(_ string, leaders []int) (all []process) {
+func processes(_ string, leaders []int, _ []process) (all []process) {
 	for _, pid := range leaders {
 		if groupLives(pid) {
 			all = append(all, process{pid, pid})

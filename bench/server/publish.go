@@ -9,7 +9,10 @@ import (
 	"github.com/servebench/servebench/manifest"
 )
 
-const publicBytes = 1 << 20
+const (
+	publicBytes = 1 << 20  // of a log
+	longLine    = 64 << 10 // of a line
+)
 
 var (
 	// prompts are the lines in which vLLM, told to, logs what it was asked.
@@ -19,30 +22,26 @@ var (
 )
 
 // SanitizedLog is a server's log as it may be published: without what red takes
-// out, without prompts, colours and control characters, in valid UTF-8, each line
-// of at most 4 KiB and 1 MiB in all. Of what a progress bar overwrote the last
-// state is left. From the middle of a longer log lines are left out, and a line
-// says how many.
+// out, without prompts, colours and control characters, in valid UTF-8. Of what a
+// progress bar overwrote the last state is left. Of a log of more than 1 MiB the
+// lines in the middle are left out, and a line says how many; one line has no more
+// than 4 KiB.
 func SanitizedLog(log []byte, red *manifest.Redactor) []byte {
 	const half = publicBytes / 2
-	var head, tail [][]byte
-	size, kept, left := 0, 0, 0
+	var out []byte
+	if len(log) > publicBytes {
+		head := log[:bytes.LastIndexByte(log[:half], '\n')+1]
+		tail := lastLines(log, half, len(log))
+		for line := range bytes.Lines(head) {
+			out = append(out, publicLine(line, red)...)
+		}
+		left := bytes.Count(log[len(head):len(log)-len(tail)], []byte("\n"))
+		out, log = fmt.Appendf(out, "[%d lines left out]\n", left), tail
+	}
 	for line := range bytes.Lines(log) {
-		line = publicLine(line, red)
-		if size += len(line); size <= half {
-			head = append(head, line)
-			continue
-		}
-		tail, kept = append(tail, line), kept+len(line)
-		for kept > half {
-			kept, left = kept-len(tail[0]), left+1
-			tail = tail[1:]
-		}
+		out = append(out, publicLine(line, red)...)
 	}
-	if left > 0 {
-		head = append(head, fmt.Appendf(nil, "[%d lines left out]\n", left))
-	}
-	return bytes.Join(append(head, tail...), nil)
+	return out
 }
 
 // publicLine is one line of SanitizedLog, with its end.
@@ -51,13 +50,12 @@ func publicLine(line []byte, red *manifest.Redactor) []byte {
 	line = line[bytes.LastIndexByte(line, '\r')+1:]
 	// A line is cut only after it was redacted: half a secret is still one, but
 	// looks like none.
-	long := len(line) > publicBytes
-	s := plain(line[:min(len(line), publicBytes)])
-	switch {
-	case prompts.MatchString(s):
+	if len(line) > longLine {
+		return []byte("[a line of more than 64 KiB left out]\n")
+	}
+	s := plain(line)
+	if prompts.MatchString(s) {
 		return []byte("[a line with a prompt left out]\n")
-	case long:
-		return []byte("[a line of more than 1 MiB left out]\n")
 	}
 	s, _ = red.String(inputs.ReplaceAllString(s, "input_value=…"))
 	if len(s) > lineBytes {

@@ -41,7 +41,7 @@ func watch(mark string) (*watcher, error) {
 	}
 	defer in.Close()
 	w := &watcher{pipe: pipe, ended: make(chan struct{})}
-	w.cmd = exec.Command("/bin/sh", "-c", watchScript, "servebench-watch", markName, mark, strconv.Itoa(int(patience/(200*time.Millisecond))))
+	w.cmd = exec.Command("/bin/sh", "-c", watchScript, "servebench-watch", markName, mark, strconv.Itoa(int(patience.Seconds())))
 	w.cmd.Stdin, w.cmd.Dir = in, "/"
 	w.cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin:" + os.Getenv("PATH"), "LC_ALL=C"}
 	ownSession(w.cmd)

@@ -1,6 +1,6 @@
 # Ends a server when the program that started it has gone. Arguments: the name
 # and the value of the variable that marks the server's processes, and how many
-# fifths of a second TERM may take. Standard input: a line with the process id of
+# seconds TERM may take. Standard input: a line with the process id of
 # each leader of a session; "done" for an orderly end. The end of input without
 # it means that the program was killed: the kernel has closed the pipe.
 trap '' HUP INT QUIT TERM PIPE
@@ -58,14 +58,23 @@ find_server() {
 
 known=' '
 asked=' '
+none=0
 ticks=0
+begin=$(date +%s)
 # TERM once for each process, KILL again and again after that, until none is left
-# or nothing helps.
-while [ $ticks -lt $((patience + 100)) ]; do
+# or nothing helps. On a loaded machine a look takes its time, hence the clock;
+# the count is for one that is set back.
+while [ $ticks -lt $((patience * 5 + 100)) ]; do
 	find_server
-	[ "$known" = ' ' ] && exit 0
+	# While a process starts another program its environment cannot be read; one
+	# look may miss it.
+	[ "$known" = ' ' ] && none=$((none + 1)) || none=0
+	[ $none -lt 2 ] || exit 0
+	now=$(date +%s)
+	late=
+	[ $((now - begin)) -lt "$patience" ] && [ $ticks -lt $((patience * 5)) ] || late=1
 	for process in $known; do
-		if [ $ticks -ge "$patience" ]; then
+		if [ -n "$late" ]; then
 			kill -s KILL "${process%:*}" 2>/dev/null
 		else
 			case $asked in *" $process "*) continue ;; esac
