@@ -27,9 +27,13 @@ var (
 // lines in the middle are left out, and a line says how many; one line has no more
 // than 4 KiB.
 func SanitizedLog(log []byte, red *manifest.Redactor) []byte {
-	const half = publicBytes / 2
-	var out []byte
-	if len(log) > publicBytes {
+	return sanitized(log, red, publicBytes)
+}
+
+// sanitized is SanitizedLog with another limit than 1 MiB.
+func sanitized(log []byte, red *manifest.Redactor, limit int) (out []byte) {
+	half := limit / 2
+	if len(log) > limit {
 		head := log[:bytes.LastIndexByte(log[:half], '\n')+1]
 		tail := lastLines(log, half, len(log))
 		for line := range bytes.Lines(head) {
