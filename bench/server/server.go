@@ -3,6 +3,7 @@
 package server
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/servebench/servebench/manifest"
@@ -10,12 +11,14 @@ import (
 
 // Config says how to start a server. It is plain data.
 type Config struct {
-	// Command is what to run for each replica. {port}, {host}, {device} (the
-	// replica's devices, with commas), {replica} (from 0) and {servebench} (this
-	// program) stand for what only the start decides; a brace that begins no
-	// such name is text.
-	Command []string          `json:"command"`
-	Env     map[string]string `json:"env,omitempty"`
+	// Command is what to run for each replica. {port}, {host}, {device} or
+	// {devices} (the replica's devices, with commas), {replica} (from 0) and
+	// {servebench} (this program) stand for what only the start decides; a brace
+	// that begins no such name is text.
+	Command []string `json:"command"`
+	// Env is set beyond this program's environment; the same names stand for the
+	// same in its values.
+	Env map[string]string `json:"env,omitempty"`
 	// Dir is the folder to run in; "" is the present one.
 	Dir string `json:"dir,omitempty"`
 	// Devices are shared out evenly over the replicas and become
@@ -33,7 +36,8 @@ type Config struct {
 	// StopTimeout is how long TERM may take before KILL; 0 is 30 seconds.
 	StopTimeout time.Duration `json:"stop_timeout,omitempty"`
 	// LogWarnings are regular expressions; a line of the log that matches one
-	// becomes a warning, once for each expression.
+	// becomes a warning, once for each expression. They go beside those that are
+	// always looked for.
 	LogWarnings []string `json:"log_warnings,omitempty"`
 	// LogDir takes the replicas' logs as they are, not redacted; "" is a folder
 	// for temporary files that goes with the servers.
@@ -42,17 +46,31 @@ type Config struct {
 	LogName string `json:"log_name,omitempty"`
 }
 
-// StartError is a server that did not become ready.
+// The stages of a StartError.
+const (
+	stageStart   = "runtime_startup"
+	stageReady   = "readiness"
+	stageRuntime = "runtime"
+)
+
+// StartError is a server that did not become ready, or, from [Group.Err], one
+// that was and then ended unasked.
 type StartError struct {
 	Replica  int
-	Stage    string // runtime_startup or readiness
+	Stage    string // runtime_startup or readiness; runtime after it was ready
 	Category string // kv_cache_allocation, out_of_memory, model_not_found, bad_argument, port_in_use, command_not_found, timeout, killed, other
 	ExitCode *int   // nil while the process still ran, or was killed
 	Message  string // one line that says why, from the log where it does
 	LogTail  []byte // the end of the log, not redacted
 }
 
-func (e *StartError) Error() string { return e.Message }
+func (e *StartError) Error() string {
+	code := ""
+	if e.ExitCode != nil {
+		code = fmt.Sprintf(", exit code %d", *e.ExitCode)
+	}
+	return fmt.Sprintf("server: replica %d, %s: %s%s: %s", e.Replica, e.Stage, e.Category, code, e.Message)
+}
 
 // Failure is e as the manifest has it; the message is still to be redacted.
 func (e *StartError) Failure() manifest.Failure {
