@@ -371,6 +371,7 @@ func (x *expander) names(r *Run, s *node, changes []change, number int) map[stri
 	model, _ := r.Bench["model"].(string)
 	out := r.names(model)
 	x.loadNames(r, out)
+	out["n"], out["letter"] = fmt.Sprint(number), letter(number)
 	if r.Server != nil && len(r.Server.Devices) > 0 {
 		out["device"] = strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Server.Devices), " ", "\x00"), "[]")
 	}
@@ -389,7 +390,6 @@ func (x *expander) names(r *Run, s *node, changes []change, number int) map[stri
 		}
 		out[e.key] = e.value.text
 	}
-	out["n"], out["letter"] = fmt.Sprint(number), letter(number)
 	return out
 }
 

@@ -96,8 +96,8 @@ func parseYAML(name string, data []byte) (*node, error) {
 	}
 	if len(file.Docs) > 1 {
 		second := place{file: name}
-		if body := file.Docs[1].Body; body != nil && body.GetToken() != nil {
-			second = placeOf(name, body.GetToken())
+		if start := file.Docs[1].Start; start != nil {
+			second = placeOf(name, start)
 		}
 		return nil, fmt.Errorf("%v: a second YAML document; want one in a file", second)
 	}

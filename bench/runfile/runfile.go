@@ -381,8 +381,8 @@ func (n *node) find(path []string) place {
 // errUnbalanced is a text that no shell would split.
 var errUnbalanced = errors.New("a quotation mark without its end")
 
-// splitShell splits a text into words as a POSIX shell does, expanding nothing.
-func splitShell(s string) ([]string, error) {
+// Words splits a text into words as a POSIX shell does, expanding nothing.
+func Words(s string) ([]string, error) {
 	words := []string{}
 	var word strings.Builder
 	inWord, escaped, quote := false, false, rune(0)
@@ -422,4 +422,14 @@ func splitShell(s string) ([]string, error) {
 		words = append(words, word.String())
 	}
 	return words, nil
+}
+
+// KindOf tells a run file from an experiment file. What can be read as neither
+// is a run file, whose reader says what is wrong.
+func KindOf(data []byte) string {
+	n, err := parseYAML("", data)
+	if err == nil && (n.get("experiment") != nil || n.get("groups") != nil) {
+		return KindExperiment
+	}
+	return KindRun
 }

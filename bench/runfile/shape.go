@@ -332,7 +332,7 @@ func (c *checker) number(n *node, s *shape, path string) any {
 func (c *checker) command(n *node, path string) any {
 	switch n.kind {
 	case textNode:
-		words, err := splitShell(n.text)
+		words, err := Words(n.text)
 		if err != nil {
 			c.failf(n.at, "%s: %v", path, err)
 		}
