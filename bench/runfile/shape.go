@@ -437,7 +437,7 @@ func (f Flag) words(n *node) (words []string, problem string) {
 		for _, item := range n.items {
 			switch {
 			case item.kind == listNode || item.kind == mapNode || item.kind == nullNode:
-				return nil, "holds " + item.kind.noun() + "; want words"
+				return nil, "holds " + item.kind.noun() + "; want words, in quotes where they hold a colon"
 			case strings.HasPrefix(item.text, "-") && item.kind == textNode:
 				return nil, "holds " + shown(item) + "; want words that do not begin with -"
 			}

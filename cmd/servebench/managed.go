@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -95,34 +94,56 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 		if res.Failure != nil {
 			res.Failure.Category = "server_exited"
 			res.Failure.MessageSanitized = "the server ended during the run: " + message
+			if start, ok := errors.AsType[*server.StartError](died); ok {
+				res.Failure.Category, res.Failure.ExitCode = start.Category, start.ExitCode
+			}
 		}
 	}
 	return died
 }
 
+// withLog adds the end of a server's log, as it may be published, to the files of
+// a run. err is why the server ended.
+func withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
+	start, ok := errors.AsType[*server.StartError](err)
+	if !ok || len(start.LogTail) == 0 {
+		return f, nil
+	}
+	tail := sanitizedLog(start.LogTail)
+	if stem := stemOf(f); stem != "" && len(tail) > 0 {
+		f.Pages = append(f.Pages, bench.Page{
+			Path: stem + name, Kind: "server_log_text", MediaType: "text/plain", ID: id,
+			Write: func(w io.Writer) error { _, err := w.Write(tail); return err },
+		})
+	}
+	return f, tail
+}
+
+// stemOf is what the names of the files beside a result or manifest begin with.
+func stemOf(f bench.Files) string {
+	switch {
+	case f.Result != "":
+		return withoutExt(f.Result)
+	case f.Manifest != "":
+		return strings.TrimSuffix(withoutExt(f.Manifest), ".manifest")
+	}
+	return ""
+}
+
 // notStarted saves the record of a run whose server did not start.
 func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s *stopState, t *terminal) error {
 	failure := manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: err.Error()}
-	var start *server.StartError
+	start, is := errors.AsType[*server.StartError](err)
 	switch {
 	case interrupted:
-		failure = manifest.Failure{Stage: "runtime_startup", Category: "interrupted", MessageSanitized: "interrupted while the server started"}
-	case errors.As(err, &start):
+		failure.Category, failure.MessageSanitized = "interrupted", "interrupted while the server started"
+	case is:
 		failure = start.Failure()
 	}
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
-	files := o.files(res.Config.Model, nil)
-	if start != nil && len(start.LogTail) > 0 {
-		tail := sanitizedLog(start.LogTail)
-		if path := startupLog(files); path != "" {
-			files.Pages = append(files.Pages, bench.Page{
-				Path: path, Kind: "server_log_text", MediaType: "text/plain", ID: "startup-log",
-				Write: func(w io.Writer) error { _, err := w.Write(tail); return err },
-			})
-		}
-		for _, line := range lastLines(tail, 10) {
-			t.notef("server log: %s", clip(line, 500))
-		}
+	files, tail := withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
+	for _, line := range lastLines(tail, 10) {
+		t.notef("server log: %s", clip(line, 500))
 	}
 	saved, saveErr := res.Save(files)
 	for _, f := range saved {
@@ -138,17 +159,6 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
 }
 
-// startupLog is where the log of a start goes: beside the result or manifest.
-func startupLog(f bench.Files) string {
-	switch {
-	case f.Result != "":
-		return withoutExt(f.Result) + ".startup.log"
-	case f.Manifest != "":
-		return strings.TrimSuffix(strings.TrimSuffix(f.Manifest, filepath.Ext(f.Manifest)), ".manifest") + ".startup.log"
-	}
-	return ""
-}
-
 // sanitizedLog takes out of a log what must not be published.
 func sanitizedLog(tail []byte) []byte {
 	red := localRedactor(nil)
@@ -162,6 +172,9 @@ func sanitizedLog(tail []byte) []byte {
 }
 
 func lastLines(text []byte, n int) []string {
+	if len(text) == 0 {
+		return nil
+	}
 	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	return lines[max(0, len(lines)-n):]
 }

@@ -90,7 +90,7 @@ func (g given) has(names ...string) bool {
 func (g given) is(name string) bool { return slices.Contains(g.words, "--"+name+"=true") }
 
 // target are the flags that say which server is measured.
-var target = []string{"base-url", "host", "port"}
+var target = []string{"base-url", "host", "port", "replica-url"}
 
 // resolveRun makes options of a run file and the command line, whose flags go
 // before the file's. r may be nil. All mistakes are reported at once.
@@ -209,7 +209,7 @@ func (o *options) apply(r *runfile.Run, line given) (*runfile.Run, error) {
 			errs = append(errs, sectionErrors(r, err))
 		}
 	}
-	o.declare(full)
+	o.declare(full, line)
 	o.deadline = time.Duration(r.Deadline)
 	if r.Server.Starts() && !starts {
 		full.Server = nil // another one was measured
@@ -242,19 +242,19 @@ func inProcessSim(line given, places map[string]string) (errs []error) {
 	return errs
 }
 
-// sectionErrors puts the place of the section server before errors of its
-// package.
+// sectionErrors puts places before the errors of the server's package, which
+// begin with server.KEY.
 func sectionErrors(r *runfile.Run, err error) error {
 	var errs []error
 	for l := range strings.SplitSeq(err.Error(), "\n") {
 		key, _, _ := strings.Cut(l, ":")
-		errs = append(errs, fmt.Errorf("%s: server.%s", r.At("server."+strings.ReplaceAll(key, "-", "_")), l))
+		errs = append(errs, fmt.Errorf("%s: %s", r.At(key), l))
 	}
 	return errors.Join(errs...)
 }
 
 // declare copies what the run file says of the server and for readers.
-func (o *options) declare(r *runfile.Run) {
+func (o *options) declare(r *runfile.Run, line given) {
 	d := &o.config.Declared
 	d.Environment = cmp.Or(d.Environment, r.Host)
 	d.Topology, d.Interconnect, d.Virtual = r.Environment.Topology, r.Environment.Interconnect, r.Environment.VirtualEnvironment
@@ -262,26 +262,32 @@ func (o *options) declare(r *runfile.Run) {
 	d.Labels = plainTexts(r.Labels)
 	d.Publish = bench.Publish(r.Publish)
 	d.Launch = r.Launched()
-	o.watch(r)
+	o.watch(r, line)
 	if s := r.Server; s != nil {
 		d.SafeEnvironment, d.BuildIdentifier = s.SafeEnv, s.BuildIdentifier
 		d.Dependencies, d.Parameters = plainTexts(s.Dependencies), s.Parameters
 	}
 }
 
-// watch copies what to watch; flags go before it.
-func (o *options) watch(r *runfile.Run) {
-	w := &o.config.Telemetry
-	w.GPU = w.GPU || r.Telemetry.GPU
-	w.Interval = cmp.Or(w.Interval, time.Duration(r.Telemetry.Interval))
-	if w.Devices == nil {
-		w.Devices = r.Telemetry.Devices
+// watch copies what to watch; flags of the same, in the file or on the command
+// line, go before it.
+func (o *options) watch(r *runfile.Run, line given) {
+	w, said := &o.config.Telemetry, r.Telemetry
+	flag := func(name string) bool { return line.has(name) || o.places[name] != "" }
+	if !flag("telemetry-gpu") {
+		w.GPU = said.GPU
 	}
-	if w.Devices == nil && r.Server != nil {
-		w.Devices = r.Server.Devices
+	if !flag("telemetry-interval") {
+		w.Interval = time.Duration(said.Interval)
 	}
-	if e := r.Telemetry.EngineMetrics; e != nil && !*e {
-		w.NoEngineMetrics = true
+	if !flag("telemetry-devices") {
+		w.Devices = said.Devices
+		if w.Devices == nil && r.Server != nil {
+			w.Devices = r.Server.Devices
+		}
+	}
+	if e := said.EngineMetrics; e != nil && !flag("telemetry-engine-metrics") {
+		w.NoEngineMetrics = !*e
 	}
 }
 

@@ -210,7 +210,8 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
-	saved, saveErr := res.Save(o.files(res.Config.Model, res))
+	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
+	saved, saveErr := res.Save(files)
 	if res.Summary.Completed+res.Summary.Failed > 0 {
 		// A reader that has gone away is no reason to lose the exit code; a full
 		// disk is, where the table was all there is.
