@@ -99,7 +99,7 @@ func (r *Run) Resolve(model string, sim bool) (*Run, error) {
 		return s
 	}
 	if r.Publish.Name != "" {
-		out.Publish.Name = fillAt("publish.name", r.Publish.Name, slices.Concat(nameLater, slices.Sorted(maps.Keys(r.Labels))))
+		out.Publish.Name = fillAt("publish.name", r.Publish.Name, nameLater)
 	}
 	if r.Server != nil {
 		s := *r.Server

@@ -181,6 +181,9 @@ func inManifest(name string, data []byte) ([]byte, bool, error) {
 	if !found.IsObject() {
 		return nil, false, fmt.Errorf("%s: a manifest without measurement.extensions[\"servebench.run_file\"]; want a run file, or a manifest that servebench serve wrote", name)
 	}
+	if len(found.Raw) > maxBytes {
+		return nil, false, fmt.Errorf("%s: a run file of %d bytes in the manifest; want %d at most", name, len(found.Raw), maxBytes)
+	}
 	return []byte(found.Raw), true, nil
 }
 

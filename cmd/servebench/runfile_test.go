@@ -272,7 +272,7 @@ func managed(t *testing.T, text string, start starter) (code int, said string, m
 	dir = t.TempDir()
 	o := must(t, "-f", write(t, "run.yaml", text), "--save-result", "--result-dir", dir, "--result-filename", "r.json")
 	o.start = start
-	var out, errs strings.Builder
+	var out, errs lines // a signal is told from another goroutine
 	term := &terminal{out: &out, err: &errs}
 	code = term.exit(o.run(t.Context(), term))
 	m, _ = readManifest(t, filepath.Join(dir, "r.manifest.json"))
@@ -395,7 +395,7 @@ func TestDeadlineClock(t *testing.T) {
 			enter("warm-up")
 			time.Sleep(time.Hour)
 			enter("run")
-			time.Sleep(time.Minute - 1)
+			time.Sleep(time.Minute - time.Nanosecond)
 			synctest.Wait()
 			if closed(s) {
 				t.Error("before the deadline")
@@ -403,7 +403,7 @@ func TestDeadlineClock(t *testing.T) {
 			if c.until != "" {
 				enter(c.until)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if closed(s) != c.late || s.late() != c.late {
 				t.Errorf("%q: late %v, want %v", c.until, s.late(), c.late)
@@ -540,4 +540,39 @@ func mustRead(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// The examples of the documentation are what they say they are.
+func TestDocumentedFiles(t *testing.T) {
+	text := mustRead(t, "../../docs/run-file.md")
+	blocks := strings.Split(text, "```yaml\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("%d files, want a run and an experiment", len(blocks))
+	}
+	for i, b := range blocks {
+		b, _, _ = strings.Cut(b, "```")
+		code, out, errs := command(t, "config", "check", write(t, runfile.Kinds()[i]+".yaml", b))
+		if code != 0 || errs != "" || !strings.Contains(out, map[string]string{"run": "a run: 256 requests", "experiment": "the experiment judge: 11 points, 13 trials, 1 computed run"}[runfile.Kinds()[i]]) {
+			t.Errorf("exit %d: %s%s", code, errs, out)
+		}
+	}
+}
+
+// -f - reads standard input.
+func TestRunFileFromStandardInput(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.WriteString("bench: {num-prompts: 3, x: 1}\n"); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	old := os.Stdin
+	os.Stdin = in
+	t.Cleanup(func() { os.Stdin = old; in.Close() })
+	code, _, errs := command(t, "serve", "-f", "-", "--sim")
+	if code != exitUsage || !strings.Contains(errs, "stdin:1:25: bench.x is no flag") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
 }
