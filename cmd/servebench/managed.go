@@ -86,7 +86,7 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 	red := localRedactor(nil)
 	for _, w := range group.Warnings() {
 		w, _ = red.String(w)
-		res.Warnings = append(res.Warnings, "Server log: "+w)
+		res.Warnings = append(res.Warnings, w)
 	}
 	if died != nil {
 		message, _ := red.String(died.Error())

@@ -296,7 +296,7 @@ func TestManagedServer(t *testing.T) {
 	if diff := cmp.Diff([]string{"vllm", "serve", "org/m", "--port", "{port}"}, asked.Command); diff != "" {
 		t.Error(diff)
 	}
-	if m.Outcome != manifest.Completed || !slices.Contains(m.Warnings, "Server log: fp8 kv at <local-path>") {
+	if m.Outcome != manifest.Completed || !slices.Contains(m.Warnings, "fp8 kv at <local-path>") {
 		t.Errorf("%s %q", m.Outcome, m.Warnings)
 	}
 }
