@@ -473,6 +473,9 @@ func (r *Result) extensions() map[string]any {
 		"servebench.connections_preopened":    r.opened,
 		"servebench.metric_readings":          "token-bearing events; the result JSON has vLLM's reading over events with choices",
 	}
+	if len(r.Config.RunFile) > 0 {
+		ext["servebench.run_file"] = r.Config.RunFile
+	}
 	if r.Simulated() {
 		ext["servebench.simulated"] = true
 	}

@@ -41,6 +41,7 @@ type parsedArgs struct {
 	// Reading lists unchanged needs App.DisableSliceFlagSeparator (or a comma
 	// splits a value) and StringSliceFlag.KeepSpace (or values are trimmed).
 	Words    []string
+	Given    []string // names of all flags that were given, those with an empty list too
 	Warnings []string
 	Help     bool
 	Topic    string // WORD of --help=WORD in lower case with - for _; "all" is everything
@@ -65,7 +66,7 @@ func normalize(args []string, specs []flagSpec) (parsedArgs, error) {
 	if len(r.problems) > 0 {
 		return parsedArgs{}, errors.Join(r.problems...)
 	}
-	return parsedArgs{Words: r.words(), Warnings: r.warnings()}, nil
+	return parsedArgs{Words: r.words(), Given: r.flags(), Warnings: r.warnings()}, nil
 }
 
 // argReader walks over the words once, from left to right.
@@ -318,6 +319,16 @@ func (r *argReader) words() []string {
 	return out
 }
 
+// flags are the names of those that were given.
+func (r *argReader) flags() (out []string) {
+	for i, g := range r.given {
+		if g.times > 0 {
+			out = append(out, r.specs[i].Name)
+		}
+	}
+	return out
+}
+
 func (r *argReader) warnings() []string {
 	out := r.notes
 	for i, g := range r.given {
@@ -401,6 +412,8 @@ func (n flagNames) classify(arg string) word {
 	switch long, isLong := strings.CutPrefix(w.dashed, "--"); {
 	case arg == "-h":
 		w.form = formHelp
+	case w.dashed == "-f" && n.spec(runFileFlag) >= 0: // the one short flag beside it
+		n.settle(runFileFlag, &w)
 	case isLong && n.find(long, &w):
 	case negativeNumber.MatchString(arg), strings.Contains(w.dashed, " "):
 		w.form = formValue

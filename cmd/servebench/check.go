@@ -111,7 +111,7 @@ func (o *options) notes() (out []string) {
 	if !o.saving && !o.appending && !o.plotTimeline && !o.plotStats && (o.filename != "" || o.dir != "") {
 		out = append(out, "no --save-result: --result-dir and --result-filename save nothing")
 	}
-	if c.Subject != nil && !o.saving && !o.appending && o.manifest == "" {
+	if o.subject != "" && !o.saving && !o.appending && o.manifest == "" {
 		out = append(out, "no --save-result and no --manifest: --subject is not used")
 	}
 	if o.dryRun && c.Model == "" {

@@ -341,6 +341,8 @@ var flagTable = []flagSpec{
 	{Name: "records", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the request records here"},
 	{Name: "subject", Group: inOwnRun, Kind: kindFile, Own: true, Help: "YAML file that declares the model for the manifest"},
 
+	{Name: "run-file", Group: inOwnRun, Kind: kindFile, Own: true, Help: "-f FILE: YAML file with flags and all else of a run, or a manifest; other flags go before it"},
+
 	{Name: "sim", Group: inSim, Arity: arityNone, Own: true, Help: "start the embedded simulator and benchmark it"},
 	{Name: "sim-ttft", Group: inSim, Own: true, Default: "50ms", Help: "its time to first token"},
 	{Name: "sim-itl", Group: inSim, Own: true, Default: "10ms", Help: "its time between tokens"},

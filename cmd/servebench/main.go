@@ -91,7 +91,7 @@ func application(t *terminal) *cli.App {
 	return &cli.App{
 		Name:                      "servebench",
 		Usage:                     "measure OpenAI-compatible LLM servers",
-		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator, servebench manifest --help what there is for manifests.",
+		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator, servebench manifest --help what there is for manifests, servebench config --help what there is for run files.",
 		Version:                   bench.Version,
 		Writer:                    t.out,
 		ErrWriter:                 t.err,
@@ -108,11 +108,12 @@ func application(t *terminal) *cli.App {
 			},
 			simCommand(t),
 			manifestCommand(t),
+			configCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sim, manifest or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sim, manifest, config or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

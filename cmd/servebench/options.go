@@ -18,6 +18,7 @@ import (
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
@@ -39,6 +40,14 @@ type options struct {
 	remarks                     []string       // on flags that were given and change nothing
 	args                        map[string]any // vLLM's flags as its parser would have them
 	started                     time.Time
+
+	// What a run file says beyond the flags.
+	server      *server.Config    // to start; nil measures config.Target
+	start       starter           // starts it
+	deadline    time.Duration     // of the timed requests; 0 is none
+	places      map[string]string // where the file's flags stand
+	subject     string            // --subject
+	prefixGiven bool              // --request-id-prefix was
 }
 
 // readOptions reads the command line. All mistakes are reported at once.
@@ -259,7 +268,9 @@ func (o *options) readOutput(r *reader) {
 	if o.detailed {
 		o.config.Target.Text = openai.TextAlways
 	}
-	if path := r.text("subject"); path != "" {
+	o.prefixGiven = r.given("request-id-prefix")
+	o.subject = r.text("subject")
+	if path := o.subject; path != "" {
 		data, err := readSmall(path)
 		if err == nil {
 			o.config.Subject, err = manifest.ParseSubject(path, data)

@@ -26,6 +26,9 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 	if o.sim != nil {
 		target = "the embedded simulator"
 	}
+	if o.server != nil {
+		target = "the server that " + publicCommand(localRedactor(nil), o.server.Command, o.server.Host) + " starts"
+	}
 	row("Target", "%s, %s", target, c.Target.Endpoint)
 	for i, url := range c.Replicas {
 		row(fmt.Sprintf("Replica %d", i+1), "%s", openai.PublicURL(url))

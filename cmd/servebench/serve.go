@@ -11,12 +11,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/bench/runfile"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen/openai"
 )
@@ -33,10 +36,33 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 	for _, w := range parsed.Warnings {
 		t.notef("warning: %s", w)
 	}
-	return t.withOptions(ctx, parsed.Words, func(ctx context.Context, o *options) error {
-		o.config.Command = append([]string{"servebench", "serve"}, args...)
-		return o.run(ctx, t)
-	})
+	line := parsed.given()
+	run, err := t.runOf(line)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err, hint: "servebench config check FILE checks a run file, servebench config init prints one"}
+	}
+	o, err := t.resolveRun(ctx, run, line)
+	if err != nil {
+		return err
+	}
+	o.config.Command = append([]string{"servebench", "serve"}, args...)
+	return o.run(ctx, t)
+}
+
+// runOf reads the run file that the command line names; without one it is nil.
+func (t *terminal) runOf(line given) (*runfile.Run, error) {
+	i := slices.IndexFunc(line.words, func(w string) bool { return wordFlag(w) == runFileFlag })
+	if i < 0 {
+		return nil, nil
+	}
+	r, err := t.readRun(strings.TrimPrefix(line.words[i], "--"+runFileFlag+"="))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range r.Notes() {
+		t.notef("%s", n)
+	}
+	return r, nil
 }
 
 // withOptions reads canonical words and calls f with what they say.
@@ -95,7 +121,7 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 		}()
 	}
 	if err := o.config.Validate(); err != nil {
-		return &exitError{code: exitUsage, err: flagged(err)}
+		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
 	for _, p := range o.notes() {
 		t.notef("%s", p)
@@ -160,19 +186,32 @@ func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
 	return func() error { cancel(); return <-ended }, nil
 }
 
-// measure runs, saves and shows.
+// measure runs, saves and shows. Servers that are ours to start are there for as
+// long as the run.
 func (o *options) measure(ctx context.Context, t *terminal) error {
-	o.config.Progress = &bench.Progress{Entered: o.preamble(t.out)}
+	o.config.Progress = &bench.Progress{}
 	ctx, signals := o.catchSignals(ctx, t)
 	defer signals.stop()
+	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
+	starting, cancel := untilClosed(ctx, o.config.Stop)
+	group, err := o.startGroup(starting, t)
+	interrupted := starting.Err() != nil
+	cancel()
+	if err != nil {
+		return o.notStarted(ctx, err, interrupted, signals, t)
+	}
+	watch := o.endWith(group, signals, t)
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
 	res, err := bench.Run(ctx, o.config)
 	hide()
+	watch()
+	died := settle(ctx, group, res, t)
 	var target *bench.TargetError
 	if res == nil {
-		return &exitError{code: exitUsage, err: flagged(err)}
+		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
-	saved, saveErr := res.Save(o.files(res.Config.Model, res))
+	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
+	saved, saveErr := res.Save(files)
 	if res.Summary.Completed+res.Summary.Failed > 0 {
 		// A reader that has gone away is no reason to lose the exit code; a full
 		// disk is, where the table was all there is.
@@ -191,10 +230,15 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	case saveErr != nil:
 		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case died != nil && (err != nil || res.Stopped):
+		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %w", died)}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
 			err = errors.New("interrupted before the first timed request")
+		}
+		if signals.late() {
+			return &exitError{code: exitInvalid, err: fmt.Errorf("the deadline of %v: %w", o.deadline, err)}
 		}
 		return &exitError{code: signals.code(), err: err}
 	case errors.As(err, &target):
@@ -236,13 +280,22 @@ func (o *options) hint(e *bench.TargetError, served []string) string {
 	return ""
 }
 
-// signalState knows which signal came.
-type signalState struct {
+// stopState knows what ended a run before its time.
+type stopState struct {
 	stop     func()
 	received chan os.Signal
+	soft     chan struct{}
+	once     sync.Once
+	expired  atomic.Bool
 }
 
-func (s *signalState) code() int {
+// end lets no further request begin.
+func (s *stopState) end() { s.once.Do(func() { close(s.soft) }) }
+
+// late tells that the deadline ended the run, and no signal.
+func (s *stopState) late() bool { return s.expired.Load() && len(s.received) == 0 }
+
+func (s *stopState) code() int {
 	select {
 	case sig := <-s.received:
 		if n, ok := sig.(syscall.Signal); ok {
@@ -251,6 +304,62 @@ func (s *signalState) code() int {
 	default:
 	}
 	return 130
+}
+
+// timed returns entered with the deadline's clock, which begins with the timed
+// requests.
+func (o *options) timed(entered func(string), s *stopState, t *terminal) func(string) {
+	if o.deadline <= 0 {
+		return entered
+	}
+	var timer *time.Timer
+	return func(phase string) {
+		entered(phase)
+		switch {
+		case phase == "run":
+			timer = time.AfterFunc(o.deadline, func() {
+				s.expired.Store(true)
+				t.notef("the deadline of %v: no new requests; those in flight have %v to end", o.deadline, o.config.Grace)
+				s.end()
+			})
+		case timer != nil: // the timed requests are over
+			timer.Stop()
+		}
+	}
+}
+
+// endWith ends the run when its servers end. The returned function ends the
+// watch and must be called.
+func (o *options) endWith(group serverGroup, s *stopState, t *terminal) func() {
+	if group == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-group.Done():
+			t.notef("the server ended: no new requests")
+			s.end()
+		case <-over:
+		}
+	})
+	return func() { close(over); wg.Wait() }
+}
+
+// untilClosed is ctx, canceled too when stop closes. The returned function ends
+// the wait for that and must be called.
+func untilClosed(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // ending says what a first signal does in a phase of a run.
@@ -266,19 +375,19 @@ func (o *options) ending(phase string) string {
 
 // catchSignals makes the first signal stop the issuing of requests, the second
 // one end all at once.
-func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *signalState) {
+func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *stopState) {
 	ctx, cancel := context.WithCancel(ctx)
 	in := make(chan os.Signal, 2)
 	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	soft, ended := make(chan struct{}), make(chan struct{})
-	s := &signalState{received: make(chan os.Signal, 1)}
-	o.config.Stop = soft
+	ended := make(chan struct{})
+	s := &stopState{received: make(chan os.Signal, 1), soft: make(chan struct{})}
+	o.config.Stop = s.soft
 	go func() {
 		defer close(ended)
 		select {
 		case sig := <-in:
 			s.received <- sig
-			close(soft)
+			s.end()
 			t.notef("%v: %s", sig, o.ending(o.config.Progress.Phase()))
 		case <-ctx.Done():
 			return

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/bench/server"
+	"github.com/servebench/servebench/manifest"
+)
+
+// serverGroup are servers that were started for a run.
+type serverGroup interface {
+	URLs() []string
+	Launched() []manifest.Launched
+	Warnings() []string // lines of the logs that match a pattern
+	Done() <-chan struct{}
+	Err() error // why they ended, once Done is closed
+	Stop(ctx context.Context) error
+}
+
+// starter starts the servers of a configuration and returns once they are ready.
+type starter func(ctx context.Context, c server.Config) (serverGroup, error)
+
+// startServers is the starter of the program.
+func startServers(context.Context, server.Config) (serverGroup, error) {
+	return nil, errors.New("this build starts no servers")
+}
+
+// checkServer holds a configuration to the rules of its package.
+func checkServer(c *server.Config) error {
+	if v, ok := any(c).(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// startGroup starts the run's servers and makes them the target. Without servers
+// to start the group is nil.
+func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, error) {
+	if o.server == nil {
+		return nil, nil
+	}
+	t.notef("starting the server: %s", clip(publicCommand(localRedactor(nil), o.server.Command, o.server.Host), 300))
+	group, err := o.start(ctx, *o.server)
+	if err != nil {
+		return nil, err
+	}
+	o.aim(group)
+	t.notef("the server is ready")
+	return group, nil
+}
+
+// aim makes a group the target of the run.
+func (o *options) aim(group serverGroup) {
+	urls := group.URLs()
+	o.config.Target.BaseURL, o.config.Replicas = urls[0], slices.Clone(urls[1:])
+	o.config.Declared.Launch = group.Launched()
+}
+
+// settle ends the servers after a run and tells in its result what they left.
+// It returns why they ended by themselves, if they did.
+func settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
+	if group == nil {
+		return nil
+	}
+	var died error
+	select {
+	case <-group.Done():
+		if died = group.Err(); died == nil {
+			died = errors.New("exit 0")
+		}
+	default:
+	}
+	if err := group.Stop(ctx); err != nil && died == nil {
+		t.notef("ending the server: %v", err)
+	}
+	if res == nil {
+		return died
+	}
+	red := localRedactor(nil)
+	for _, w := range group.Warnings() {
+		w, _ = red.String(w)
+		res.Warnings = append(res.Warnings, w)
+	}
+	if died != nil {
+		message, _ := red.String(died.Error())
+		res.Warnings = append(res.Warnings, "The server ended during the run: "+message)
+		if res.Failure != nil {
+			res.Failure.Category = "server_exited"
+			res.Failure.MessageSanitized = "the server ended during the run: " + message
+			if start, ok := errors.AsType[*server.StartError](died); ok {
+				res.Failure.Category, res.Failure.ExitCode = start.Category, start.ExitCode
+			}
+		}
+	}
+	return died
+}
+
+// withLog adds the end of a server's log, as it may be published, to the files of
+// a run. err is why the server ended.
+func withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
+	start, ok := errors.AsType[*server.StartError](err)
+	if !ok || len(start.LogTail) == 0 {
+		return f, nil
+	}
+	tail := sanitizedLog(start.LogTail)
+	if stem := stemOf(f); stem != "" && len(tail) > 0 {
+		f.Pages = append(f.Pages, bench.Page{
+			Path: stem + name, Kind: "server_log_text", MediaType: "text/plain", ID: id,
+			Write: func(w io.Writer) error { _, err := w.Write(tail); return err },
+		})
+	}
+	return f, tail
+}
+
+// stemOf is what the names of the files beside a result or manifest begin with.
+func stemOf(f bench.Files) string {
+	switch {
+	case f.Result != "":
+		return withoutExt(f.Result)
+	case f.Manifest != "":
+		return strings.TrimSuffix(withoutExt(f.Manifest), ".manifest")
+	}
+	return ""
+}
+
+// notStarted saves the record of a run whose server did not start.
+func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s *stopState, t *terminal) error {
+	failure := manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: err.Error()}
+	start, is := errors.AsType[*server.StartError](err)
+	switch {
+	case interrupted:
+		failure.Category, failure.MessageSanitized = "interrupted", "interrupted while the server started"
+	case is:
+		failure = start.Failure()
+	}
+	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
+	files, tail := withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
+	for _, line := range lastLines(tail, 10) {
+		t.notef("server log: %s", clip(line, 500))
+	}
+	saved, saveErr := res.Save(files)
+	for _, f := range saved {
+		t.notef("saved %s", f)
+	}
+	switch {
+	case saveErr != nil:
+		t.fail(saveErr)
+		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case interrupted:
+		return &exitError{code: s.code(), err: errors.New("interrupted while the server started")}
+	}
+	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
+}
+
+// sanitizedLog takes out of a log what must not be published.
+func sanitizedLog(tail []byte) []byte {
+	red := localRedactor(nil)
+	var b bytes.Buffer
+	for line := range strings.Lines(string(bytes.ToValidUTF8(tail, []byte("?")))) {
+		clean, _ := red.String(strings.TrimRight(line, "\r\n"))
+		b.WriteString(clean)
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}
+
+func lastLines(text []byte, n int) []string {
+	if len(text) == 0 {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return lines[max(0, len(lines)-n):]
+}
