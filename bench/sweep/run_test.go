@@ -115,7 +115,9 @@ func (f *fakeServer) URLs() []string { return []string{f.url} }
 func (f *fakeServer) Launched() []manifest.Launched {
 	return []manifest.Launched{{Args: f.c.Command}}
 }
-func (f *fakeServer) Warnings() []string    { return []string{"uncalibrated scales in /home/somebody/model"} }
+func (f *fakeServer) Warnings() []string {
+	return []string{"uncalibrated scales in /home/somebody/model"}
+}
 func (f *fakeServer) Logs() []string        { return []string{f.log} }
 func (f *fakeServer) Done() <-chan struct{} { return f.done }
 func (f *fakeServer) Err() error            { return f.err }
@@ -414,7 +416,9 @@ func glob(t *testing.T, dir, pattern string) []string {
 func TestFailureStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := newWorld(t), t.TempDir()
-		w.fail = func(int, server.Config) error { return &server.StartError{Stage: "readiness", Category: "timeout", Message: "too late"} }
+		w.fail = func(int, server.Config) error {
+			return &server.StartError{Stage: "readiness", Category: "timeout", Message: "too late"}
+		}
 		bad := w.point("bad", "one")
 		bad.OnFailure.Stop, bad.Repeat = true, 3
 		r := w.run(dir, experiment(bad, w.point("after", "two")))
@@ -621,7 +625,9 @@ func TestResumeTellsWhatChanged(t *testing.T) {
 		{"nothing", func(*world, string, *sweep.Experiment) {}, nil, "0 of 2 runs are left"},
 		{"a point's load", func(_ *world, _ string, e *sweep.Experiment) { e.Points[0].Config.MaxConcurrency = 2 },
 			[]string{"1/2 a trial 1 attempt 1 completed"}, "point a has changed"},
-		{"a point's server", func(_ *world, _ string, e *sweep.Experiment) { e.Points[1].Server = &server.Config{Command: []string{"two"}} },
+		{"a point's server", func(_ *world, _ string, e *sweep.Experiment) {
+			e.Points[1].Server = &server.Config{Command: []string{"two"}}
+		},
 			[]string{"2/2 b trial 1 attempt 1 completed"}, "point b has changed"},
 		{"its name, its command line, its id prefix", func(_ *world, _ string, e *sweep.Experiment) {
 			e.Points[0].Name, e.Points[0].Config.Command, e.Points[0].Config.RequestIDPrefix = "other", nil, "bench-1-"
