@@ -33,10 +33,19 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 	for _, w := range parsed.Warnings {
 		t.notef("warning: %s", w)
 	}
+	if listFlag(parsed.Words) != "" {
+		return serveLists(ctx, parsed.Words, t, t.readWords)
+	}
 	return t.withOptions(ctx, parsed.Words, func(ctx context.Context, o *options) error {
 		o.config.Command = append([]string{"servebench", "serve"}, args...)
 		return o.run(ctx, t)
 	})
+}
+
+// readWords makes options of canonical words.
+func (t *terminal) readWords(ctx context.Context, words []string) (o *options, err error) {
+	err = t.withOptions(ctx, words, func(_ context.Context, read *options) error { o = read; return nil })
+	return o, err
 }
 
 // withOptions reads canonical words and calls f with what they say.
