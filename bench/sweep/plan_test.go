@@ -150,6 +150,32 @@ func TestReadSince(t *testing.T) {
 	}
 }
 
+// The commands of a server that did not start, one for each replica.
+func TestLaunched(t *testing.T) {
+	got := launched(&server.Config{
+		Command: []string{"vllm", "--port", "{port}", "--host={host}", "{x}"}, Env: map[string]string{"GPU": "{device}"},
+		Port: 9000, Replicas: 2, Devices: []int{4, 5, 6, 7},
+	})
+	want := []manifest.Launched{
+		{Args: []string{"vllm", "--port", "9000", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}},
+		{Args: []string{"vllm", "--port", "9001", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "6,7", "CUDA_VISIBLE_DEVICES": "6,7"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A server that ended in a way its log explains.
+func TestExited(t *testing.T) {
+	code := 1
+	red := &manifest.Redactor{Home: "/home/somebody"}
+	got := exited(&server.StartError{Stage: "runtime", Category: "out_of_memory", ExitCode: &code, Message: "CUDA out of memory in /home/somebody/x.py"}, red)
+	want := &manifest.Failure{Stage: "timed_run", Category: "out_of_memory", ExitCode: &code, MessageSanitized: "the server ended during the run: CUDA out of memory in <local-path>"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What a server was given as a secret is one in its log.
 func TestServerSecrets(t *testing.T) {
 	p := Point{Config: bench.Config{Backend: "vllm"}, Server: &server.Config{

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,10 +70,41 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 		res, err := r.mistake(ctx, s, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
-	cfg.Declared.Launch = append(cfg.Declared.Launch, manifest.Launched{Args: s.Point.Server.Command, Env: s.Point.Server.Env})
+	cfg.Declared.Launch = launched(s.Point.Server)
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil
+}
+
+// launched are the commands of a server that did not start, as far as its
+// configuration tells them.
+func launched(c *server.Config) (out []manifest.Launched) {
+	n := max(1, c.Replicas)
+	for i := range n {
+		names := []string{"{host}", cmp.Or(c.Host, "127.0.0.1"), "{replica}", strconv.Itoa(i)}
+		if c.Port > 0 {
+			names = append(names, "{port}", strconv.Itoa(c.Port+i))
+		}
+		l := manifest.Launched{Env: map[string]string{}}
+		if share := len(c.Devices) / n; share > 0 {
+			var devices []string
+			for _, d := range c.Devices[i*share : (i+1)*share] {
+				devices = append(devices, strconv.Itoa(d))
+			}
+			list := strings.Join(devices, ",")
+			names = append(names, "{device}", list, "{devices}", list)
+			l.Env["CUDA_VISIBLE_DEVICES"] = list
+		}
+		fill := strings.NewReplacer(names...)
+		for _, w := range c.Command {
+			l.Args = append(l.Args, fill.Replace(w))
+		}
+		for k, v := range c.Env {
+			l.Env[k] = fill.Replace(v)
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 // mistake is what becomes of a mistake in the configuration: it ends an experiment
@@ -110,6 +144,10 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 		res, err = r.mistake(ctx, s, "preparation", err)
 		return res, nil, byItself, err
 	}
+	var target *bench.TargetError
+	if err != nil && !errors.As(err, &target) {
+		r.note("point %s: %v", s.Point.ID, err)
+	}
 	end = settle(res, s, srv, end, r.redactor(s, res))
 	if end == byUser && len(res.Records) == 0 {
 		return nil, nil, byUser, ErrInterrupted // nothing was measured
@@ -134,12 +172,7 @@ func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Red
 	}
 	switch {
 	case end == byServer && !whole:
-		res.Outcome = manifest.Failed
-		res.Failure = &manifest.Failure{Stage: "timed_run", Category: "server_exited", MessageSanitized: "the server ended during the run"}
-		if err := srv.Err(); err != nil {
-			message, _ := red.String(err.Error())
-			res.Failure.MessageSanitized += ": " + message
-		}
+		res.Outcome, res.Failure = manifest.Failed, exited(srv.Err(), red)
 	case !res.Stopped:
 		return byItself // it was over by then
 	case end == byDeadline && res.Failure != nil: // nothing completed
@@ -149,6 +182,25 @@ func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Red
 		res.Warnings = append(res.Warnings, fmt.Sprintf("The deadline of %v ended the timed run.", s.Point.Deadline))
 	}
 	return end
+}
+
+// exited is the failure of a server that ended during a run.
+func exited(err error, red *manifest.Redactor) *manifest.Failure {
+	f := &manifest.Failure{Stage: "timed_run", Category: "server_exited", MessageSanitized: "the server ended during the run"}
+	var known *server.StartError
+	if errors.As(err, &known) { // its log says more
+		g := known.Failure()
+		f.ExitCode = g.ExitCode
+		if g.Category != "other" && g.Category != "" {
+			f.Category = g.Category
+		}
+		err = errors.New(g.MessageSanitized)
+	}
+	if err != nil {
+		message, _ := red.String(err.Error())
+		f.MessageSanitized += ": " + message
+	}
+	return f
 }
 
 // warn adds the server's warnings to a result and its point, each once.

@@ -48,7 +48,7 @@ func (v *sweepView) began(s sweep.Step) *bench.Progress {
 func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
 	v.pause()
 	line := fmt.Sprintf("[%d/%d] %s: %s", s.Number, s.Of, describeStep(s), upshot(res))
-	if s.Number < s.Of {
+	if left != (sweep.Estimate{}) {
 		line += fmt.Sprintf("; left: %v", left)
 	}
 	v.t.notef("%s", line)
