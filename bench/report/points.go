@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -251,6 +252,16 @@ func panelsOf(group string, points []Point) (panels []panel) {
 	keys := varying(points)
 	base := panel{Key: strings.Join(keys, ", ")}
 	numbers := len(keys) == 1
+	if number := func(p Point) (float64, error) { return strconv.ParseFloat(p.setting(keys[0]), 64) }; numbers {
+		bad := func(p Point) bool { _, err := number(p); return err != nil }
+		if numbers = !slices.ContainsFunc(points, bad); numbers { // inf is a number, and the last
+			slices.SortStableFunc(points, func(a, b Point) int {
+				x, _ := number(a)
+				y, _ := number(b)
+				return cmp.Compare(x, y)
+			})
+		}
+	}
 	for i := range points {
 		p := &points[i]
 		label := p.ID
@@ -262,8 +273,6 @@ func panelsOf(group string, points []Point) (panels []panel) {
 			label = strings.Join(values, ", ")
 		}
 		base.Labels = append(base.Labels, label)
-		_, err := strconv.ParseFloat(label, 64)
-		numbers = numbers && err == nil
 	}
 	base.Lines = numbers && len(points) > 1
 	for _, f := range figures {
