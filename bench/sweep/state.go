@@ -59,14 +59,14 @@ func (t *trialState) failure() *manifest.Failure {
 	if n := len(t.Failures); n > 1 {
 		same := true
 		for _, o := range t.Failures {
-			same = same && o.Stage == f.Stage && o.Category == f.Category && sameCode(o.ExitCode, f.ExitCode)
+			same = same && o.Stage == f.Stage && o.Category == f.Category && equalCode(o.ExitCode, f.ExitCode)
 		}
 		f.Reproducible = &same
 	}
 	return &f
 }
 
-func sameCode(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
+func equalCode(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func statePath(dir, id string) string { return filepath.Join(dir, id+".state.json") }
 
