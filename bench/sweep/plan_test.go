@@ -17,6 +17,7 @@ import (
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/metrics"
 )
 
 // words writes a plan as "^a1 b1": ^ is a server start, the number is the trial's.
@@ -162,6 +163,41 @@ func TestLaunched(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The same prompts to the same server are a doubt, unless it has no cache of them.
+func TestRepeated(t *testing.T) {
+	r := &runner{sent: map[[2]string]string{}}
+	run := func(name, url, sum string, uncached bool, change func(*bench.Result)) string {
+		res := &bench.Result{Plan: &bench.Plan{SHA256: sum}, Records: make([]metrics.Record, 1)}
+		if change != nil {
+			change(res)
+		}
+		return r.repeated(name, url, uncached, res)
+	}
+	const told = "The run a sent the same prompts to this server before: a prefix cache may hold them, and was not reset."
+	for i, c := range []struct {
+		url, sum string
+		uncached bool
+		change   func(*bench.Result)
+		want     string
+	}{
+		{"x", "1", false, nil, ""}, // the run a
+		{"x", "1", false, nil, told},
+		{"x", "2", false, nil, ""},
+		{"y", "1", false, nil, ""},
+		{"x", "1", true, nil, ""},
+		{"x", "1", false, func(r *bench.Result) { r.Config.ResetPrefixCache = true }, ""},
+		{"x", "1", false, func(r *bench.Result) { r.Engine.Simulated = true }, ""},
+		{"x", "", false, nil, ""},
+	} {
+		if got := run(string(rune('a'+i)), c.url, c.sum, c.uncached, c.change); got != c.want {
+			t.Errorf("run %d: %q, want %q", i, got, c.want)
+		}
+	}
+	if !launchedWithoutCache([]manifest.Launched{{Args: []string{"vllm", "--no-enable-prefix-caching"}}}) || launchedWithoutCache(nil) {
+		t.Error("the launch is not read")
 	}
 }
 

@@ -152,12 +152,37 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if end == byUser && len(res.Records) == 0 {
 		return nil, nil, byUser, ErrInterrupted // nothing was measured
 	}
+	if w := r.repeated(stem(s.Point, s.Trial), cfg.Target.BaseURL, launchedWithoutCache(cfg.Declared.Launch), res); w != "" {
+		r.warn(s, res, []string{w})
+	}
 	var page *bench.Page
 	if srv != nil {
 		r.warn(s, res, srv.Warnings())
 		page = r.logPage(s, res, "server", r.newLog(srv))
 	}
 	return res, page, end, nil
+}
+
+// repeated warns of prompts that the server was sent before: a cache of prefixes
+// answers them faster. uncached is a server that has none.
+func (r *runner) repeated(name, url string, uncached bool, res *bench.Result) string {
+	if res.Plan == nil || res.Plan.SHA256 == "" || len(res.Records) == 0 {
+		return ""
+	}
+	key := [2]string{url, res.Plan.SHA256}
+	before := r.sent[key]
+	if before == "" {
+		r.sent[key] = name
+	}
+	if before == "" || uncached || res.Config.ResetPrefixCache || res.Simulated() {
+		return ""
+	}
+	return fmt.Sprintf("The run %s sent the same prompts to this server before: a prefix cache may hold them, and was not reset.", before)
+}
+
+// launchedWithoutCache tells whether vLLM was started without a prefix cache.
+func launchedWithoutCache(l []manifest.Launched) bool {
+	return len(l) > 0 && slices.Contains(l[0].Args, "--no-enable-prefix-caching")
 }
 
 // settle makes the result say what ended it, and returns what that was.
