@@ -19,6 +19,21 @@ _servebench() {
       '*--seed=[a number]:value: ' \
       '--help[list the flags]'
     ;;
+  sweep)
+    _arguments \
+      '*--file=[the experiment file]:file:_files' \
+      '*--resume[go on where an earlier process has ended]' \
+      '*--only=[ids of the points to run, with commas between]:value: ' \
+      '*--backend=[it'\''s (this)\: one]:value:(a b)' \
+      '*--insecure[back\slash]' \
+      '*--self-timed[both]' \
+      '*--no-self-timed[both]' \
+      '*--path=[a file]:file:_files' \
+      '*--dir=[a folder]:folder:_files -/' \
+      '*--goodput[several]:*-*:value:' \
+      '*--seed=[a number]:value: ' \
+      '--help[list the flags]'
+    ;;
   sim)
     _arguments \
       '*--ttft=[a time]:value: ' \
