@@ -482,6 +482,48 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
+// A deadline before anything completed is a failure that says so.
+func TestDeadlineBeforeAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		a := w.point("a", "one")
+		a.Deadline, a.Config.Grace = 40*ms, 10*ms // the first answer takes 90 ms
+		r := w.run(dir, experiment(a))
+		same(t, "outcomes", statuses(r.outcomes), []string{"a failed [failed]"})
+		f := r.outcomes[0].Failure
+		if r.err != nil || f.Category != "deadline" || f.MessageSanitized != "the deadline of 40ms ended the timed run before any request completed" {
+			t.Errorf("%v, %+v", r.err, f)
+		}
+		checkFiles(t, dir, r.outcomes)
+	})
+}
+
+// The server refuses all requests of a point at first: it is tried again with
+// another server.
+func TestTargetFailsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		w.handler = func(next http.Handler, f *fakeServer) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if f.url == "http://server-0.test" && r.Method == http.MethodPost {
+					http.Error(rw, "no", http.StatusServiceUnavailable)
+					return
+				}
+				next.ServeHTTP(rw, r)
+			})
+		}
+		a := w.point("a", "one")
+		a.OnFailure.Retry = 2
+		r := w.run(dir, experiment(a, w.point("b", "one")))
+		same(t, "order", r.order, []string{"1/2 a trial 1 attempt 1 failed", "1/2 a trial 1 attempt 2 completed", "2/2 b trial 1 attempt 1 completed"})
+		o := r.outcomes[0]
+		if r.err != nil || len(w.started) != 2 || len(o.Attempts) != 1 || o.Attempts[0].Category != "http_503" || o.Failure != nil {
+			t.Errorf("%v, servers %v, attempts %+v", r.err, w.started, o.Attempts)
+		}
+		checkFiles(t, dir, r.outcomes)
+	})
+}
+
 // The user ends the experiment in the middle of a run: softly, or at once. What was
 // measured is kept aside, and resuming runs that point again and what follows.
 func TestInterrupted(t *testing.T) {
