@@ -528,6 +528,7 @@ func (r *Result) publicConfig() any {
 		MaxEventBytes: c.Target.MaxEventBytes, NoKernelStamps: c.Target.NoKernelStamps,
 	}
 	red := r.redactor()
+	c.Declared.Launch = nil // its environment may hold keys
 	c.Model, c.ServedModel = publicName(red, c.Model), publicName(red, c.ServedModel)
 	c.Tokenizer = publicName(red, c.Tokenizer)
 	switch {

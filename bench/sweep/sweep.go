@@ -16,6 +16,9 @@ type Experiment struct {
 	Points []Point `json:"points"` // in the order of the manifest
 	// Aggregates are derived from points that were run.
 	Aggregates []Aggregate `json:"aggregates,omitempty"`
+	// AsWritten runs all trials of a point before the next point. Else they are
+	// interleaved, see [Plan].
+	AsWritten bool `json:"as_written,omitempty"`
 }
 
 // About is what the experiment's author says.
@@ -82,6 +85,9 @@ type OnFailure struct {
 	Retry int `json:"retry,omitempty"` // further attempts
 	// Stop ends the experiment; else it goes on.
 	Stop bool `json:"stop,omitempty"`
+	// Allow says that a failure is a result like others: it is not run again when
+	// the experiment is resumed. A Replacement says so too.
+	Allow bool `json:"allow,omitempty"`
 	// Replacement is the id of the point that stands in its place, or
 	// "previous_completed" for the one before it in its group.
 	Replacement string `json:"replacement,omitempty"`

@@ -148,7 +148,7 @@ func (r *argReader) asked(w word) string {
 func (r *argReader) set(index int, values []string) {
 	spec := r.specs[index]
 	for i, v := range values {
-		canonical, problem := canonicalValue(spec.Kind, v)
+		canonical, problem := spec.canonical(v)
 		if problem != "" {
 			r.fail(spec.Name, fmt.Sprintf("--%s: %s %s", spec.Name, r.show(v), problem), "")
 		} else {
@@ -160,6 +160,20 @@ func (r *argReader) set(index int, values []string) {
 		values = append(r.given[index].values, values...)
 	}
 	r.given[index].values = values
+}
+
+// canonical is canonicalValue of each value of a list.
+func (s flagSpec) canonical(v string) (canonical, problem string) {
+	if !s.List || !strings.Contains(v, ",") {
+		return canonicalValue(s.Kind, v)
+	}
+	parts := strings.Split(v, ",")
+	for i, part := range parts {
+		if parts[i], problem = canonicalValue(s.Kind, part); problem != "" {
+			return v, fmt.Sprintf("holds %s, which %s", quoteWord(part), problem)
+		}
+	}
+	return strings.Join(parts, ","), ""
 }
 
 // checkChoice complains about a value that the flag does not have, and about one that

@@ -10,10 +10,10 @@ import (
 )
 
 // commandNames are the words that may follow servebench.
-var commandNames = []string{"serve", "sim", "manifest", "config", "completion", "help", "version"}
+var commandNames = []string{"serve", "sweep", "sim", "manifest", "config", "completion", "help", "version"}
 
 // helpNames are those that help knows more about.
-var helpNames = []string{"serve", "sim", "manifest", "config", "completion"}
+var helpNames = []string{"serve", "sweep", "sim", "manifest", "config", "completion"}
 
 // shells are those that completion writes a script for.
 var shells = []string{"bash", "zsh", "fish"}
@@ -33,6 +33,13 @@ func completionCommand(t *terminal) *cli.Command {
 			return writeCompletion(t.out, shell, serveFlags(), simFlags(t), manifestWords(t))
 		},
 	}
+}
+
+// sweepFlags are those of `servebench sweep` that serve does not have.
+var sweepFlags = []flagSpec{
+	{Name: "file", Kind: kindFile, Help: "the experiment file"},
+	{Name: "resume", Arity: arityNone, Help: "go on where an earlier process has ended"},
+	{Name: "only", Help: "ids of the points to run, with commas between"},
 }
 
 // simFlags are those of `servebench sim`.
@@ -138,13 +145,15 @@ _servebench() {
 			}
 		}
 	}
+	files, none = append(files, "sweep:-f", "sweep:--file"), append(none, "sweep:--only")
 	for _, s := range sim {
 		if s.Arity == arityOne {
 			none = append(none, "sim:--"+s.Name)
 		}
 	}
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
-	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sim:*) words='%s' ;;\n", strings.Join(spellings(serve), " "), strings.Join(spellings(sim), " "))
+	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n",
+		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "))
 	bashSubcommands(b, manifest)
 	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='%s' ;;\n    esac\n  fi\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString(`  if [[ -n $files ]]; then
@@ -190,7 +199,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sim", sim}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}} {
 		fmt.Fprintf(b, "  %s)\n    _arguments \\\n", c.name)
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
@@ -246,7 +255,7 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcom
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sim", sim}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l %s%s -d %s\n",

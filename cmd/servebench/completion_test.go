@@ -44,7 +44,7 @@ var completed = []struct {
 	words   []string
 	want    []string
 }{
-	{"commands", words("servebench s"), words("serve sim")},
+	{"commands", words("servebench s"), words("serve sim sweep")},
 	{"shells", []string{"servebench", "completion", ""}, words("bash fish zsh")},
 	{"flags", words("servebench serve --ramp"), words("--ramp-up-end-rps --ramp-up-start-rps --ramp-up-strategy")},
 	{"own flags", words("servebench serve --rec"), words("--records")},
@@ -90,10 +90,12 @@ func TestBashCompletes(t *testing.T) {
 		{"_ in the name before", words("servebench serve --dataset_name hf"), words("hf")},
 		{"files", words("servebench serve --dataset-path da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"folders", words("servebench serve --result-dir da"), words("dataset")},
+		{"files behind sweep -f", words("servebench sweep -f da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"flags of sweep, and of serve", words("servebench sweep --re"), words("--ready-check-timeout-sec --records --repetition-penalty --request-id-prefix --request-rate --result-dir --result-filename --resume")},
 		{"files behind a word of manifest", words("servebench manifest verify --publish da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"none behind one that takes none", []string{"servebench", "manifest", "schema", ""}, words("--help --publishable")},
 		{"a name of which nothing is known", words("servebench manifest redact --name da"), nil},
-		{"commands to have help for", words("servebench help s"), words("serve sim")},
+		{"commands to have help for", words("servebench help s"), words("serve sim sweep")},
 	}...) {
 		if diff := cmp.Diff(row.want, complete(row.words)); diff != "" {
 			t.Errorf("%s: %q (-want +got):\n%s", row.reading, row.words, diff)

@@ -49,6 +49,8 @@ type flagSpec struct {
 	// Repeats says that a further occurrence adds to the ones before, where else
 	// the last one counts.
 	Repeats bool
+	// List lets several values be given with commas between: a run for each.
+	List bool
 	// Keys lets the value be given key by key, as JSON: --x.key VALUE.
 	Keys bool
 	// Default is the value that stands for the flag when it is not given, as it
@@ -266,9 +268,9 @@ var flagTable = []flagSpec{
 	{Name: "asr-max-audio-len-sec", Group: inHub, Kind: kindFloat, Default: "inf", Use: refused, Why: whyAudio, Help: "longest audio"},
 	{Name: "bfcl-categories", Group: inHub, Use: refused, Why: "requests carry no tool schemas of BFCL", Help: "categories of BFCL"},
 
-	{Name: "request-rate", Group: inLoad, Kind: kindFloat, Default: "inf", Help: "requests a second; inf is a closed loop"},
+	{Name: "request-rate", Group: inLoad, Kind: kindFloat, List: true, Default: "inf", Help: "requests a second; inf is a closed loop; 1,2,inf: a run for each"},
 	{Name: "burstiness", Group: inLoad, Kind: kindFloat, Default: "1.0", Help: "shape of the gaps' gamma distribution: 1 is Poisson, inf constant"},
-	{Name: "max-concurrency", Group: inLoad, Kind: kindInt, Unset: "no limit", Help: "most requests in flight"},
+	{Name: "max-concurrency", Group: inLoad, Kind: kindInt, List: true, Unset: "no limit", Help: "most requests in flight; 1,2,4: a run for each"},
 	{Name: "ramp-up-strategy", Group: inLoad, Choices: []string{"linear", "exponential"}, Unset: "constant", Help: "how the rate grows from request to request"},
 	{Name: "ramp-up-start-rps", Group: inLoad, Kind: kindFloat, Help: "requests a second at the first request"},
 	{Name: "ramp-up-end-rps", Group: inLoad, Kind: kindFloat, Help: "requests a second at the last one"},

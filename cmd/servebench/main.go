@@ -73,10 +73,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	switch {
 	case len(args) > 0 && args[0] == "serve":
 		return t.exit(serve(ctx, args[1:], t))
+	case len(args) > 0 && args[0] == "sweep":
+		return t.exit(sweepCommand(ctx, args[1:], t))
 	case len(args) > 1 && args[0] == "help":
 		args = []string{args[1], "--help"}
-		if args[0] == "serve" {
+		switch args[0] {
+		case "serve":
 			return t.exit(serve(ctx, args[1:], t))
+		case "sweep":
+			return t.exit(sweepCommand(ctx, args[1:], t))
 		}
 	case len(args) == 1 && (args[0] == "help" || args[0] == "version"):
 		args = []string{"--" + args[0]}
@@ -106,6 +111,12 @@ func application(t *terminal) *cli.App {
 				SkipFlagParsing: true, // handled before, by argparse's rules
 				Action:          func(*cli.Context) error { return nil },
 			},
+			{
+				Name:            "sweep",
+				Usage:           "run an experiment: many benchmarks and their servers, from a YAML file",
+				SkipFlagParsing: true, // handled before
+				Action:          func(*cli.Context) error { return nil },
+			},
 			simCommand(t),
 			manifestCommand(t),
 			configCommand(t),
@@ -113,7 +124,7 @@ func application(t *terminal) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sim, manifest, config or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, sim, manifest, config or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

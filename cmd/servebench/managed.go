@@ -28,16 +28,12 @@ type serverGroup interface {
 type starter func(ctx context.Context, c server.Config) (serverGroup, error)
 
 // startServers is the starter of the program.
-func startServers(context.Context, server.Config) (serverGroup, error) {
-	return nil, errors.New("this build starts no servers")
-}
-
-// checkServer holds a configuration to the rules of its package.
-func checkServer(c *server.Config) error {
-	if v, ok := any(c).(interface{ Validate() error }); ok {
-		return v.Validate()
+func startServers(ctx context.Context, c server.Config) (serverGroup, error) {
+	g, err := server.Start(ctx, c)
+	if err != nil {
+		return nil, err // a nil *Group must not become an interface
 	}
-	return nil
+	return g, nil
 }
 
 // startGroup starts the run's servers and makes them the target. Without servers

@@ -205,7 +205,7 @@ func (o *options) apply(r *runfile.Run, line given) (*runfile.Run, error) {
 		}
 		if o.server, err = full.Config(); err != nil {
 			errs = append(errs, err)
-		} else if err := checkServer(o.server); err != nil {
+		} else if err := o.server.Validate(); err != nil {
 			errs = append(errs, sectionErrors(r, err))
 		}
 	}

@@ -41,6 +41,11 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err, hint: "servebench config check FILE checks a run file, servebench config init prints one"}
 	}
+	if listFlag(parsed.Words) != "" {
+		return serveLists(ctx, parsed.Words, t, func(ctx context.Context, words []string) (*options, error) {
+			return t.resolveRun(ctx, run, given{words, line.flags})
+		})
+	}
 	o, err := t.resolveRun(ctx, run, line)
 	if err != nil {
 		return err
@@ -63,6 +68,12 @@ func (t *terminal) runOf(line given) (*runfile.Run, error) {
 		t.notef("%s", n)
 	}
 	return r, nil
+}
+
+// readWords makes options of canonical words.
+func (t *terminal) readWords(ctx context.Context, words []string) (o *options, err error) {
+	err = t.withOptions(ctx, words, func(_ context.Context, read *options) error { o = read; return nil })
+	return o, err
 }
 
 // withOptions reads canonical words and calls f with what they say.

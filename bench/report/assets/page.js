@@ -115,5 +115,45 @@
     });
   }
 
-  ({ timeline: timeline, lengths: lengths })[DATA.kind](DATA);
+  // A chart for each panel: medians as a line or bars, the trials as dots.
+  function points(c) {
+    var colours = ["#4c6ef5", "#f08c00"];
+    c.panels.forEach(function (p, i) {
+      var series = [];
+      p.series.forEach(function (s, k) {
+        series.push({
+          name: s.name, type: p.lines ? "line" : "bar", data: s.values, symbolSize: 7, barMaxWidth: 40,
+          itemStyle: { color: colours[k] }, lineStyle: { color: colours[k] }
+        });
+        var dots = [];
+        s.trials.forEach(function (list, at) { list.forEach(function (v) { dots.push([at, v]); }); });
+        if (dots.length > 0) {
+          series.push({
+            name: s.name + ", trials", type: "scatter", data: dots, symbolSize: 6,
+            itemStyle: { color: "transparent", borderColor: p.lines ? colours[k] : "#343a40" }
+          });
+        }
+      });
+      draw("panel" + i, {
+        title: { text: p.title, left: "center", textStyle: { fontSize: 14 } },
+        legend: { top: 26, show: series.length > 1 },
+        grid: { left: 70, right: 20, top: 60, bottom: 60 },
+        tooltip: {
+          confine: true,
+          formatter: function (t) {
+            var v = Array.isArray(t.value) ? t.value[1] : t.value;
+            return lines([p.labels[Array.isArray(t.value) ? t.value[0] : t.dataIndex], t.seriesName + ": " + Number(v).toPrecision(6)]);
+          }
+        },
+        xAxis: {
+          type: "category", data: p.labels, name: p.key, nameLocation: "middle", nameGap: 34,
+          axisLabel: { hideOverlap: true, width: 110, overflow: "truncate" }
+        },
+        yAxis: { type: "value", min: 0 },
+        series: series
+      });
+    });
+  }
+
+  ({ timeline: timeline, lengths: lengths, points: points })[DATA.kind](DATA);
 })();

@@ -257,6 +257,8 @@ OURS = [
     (["--ramp-up-end-rps", "2.5"], "accepts: rates may be fractions"),
     (["--dataset-name", "sonnet"], "accepts: the name is an older vLLM's"),
     (["--hf-prompt-column", "x"], "accepts: an own flag"),
+    (["--request-rate", "1,5"], "accepts: a list is a run for each value"),
+    (["--max-concurrency", "1,2,4"], "accepts: a list is a run for each value"),
     (["--temperature", "nan"], "refuses: no request takes a NaN"),
     (["--extra-body.a", "NaN"], "refuses: JSON has no NaN"),
     (["--extra-body.a", "-Infinity"], "refuses: JSON has no infinity"),
@@ -302,7 +304,7 @@ def main():
     listed = [*BY_HAND, *cases(p, tested), *mixed(p, tested, 150)]
     for a in actions:
         a.default = argparse.SUPPRESS
-    for args, ours in [*((x, "") for x in listed), *OURS]:
+    for args, ours in [*((x, "") for x in listed if x not in [a for a, _ in OURS]), *OURS]:
         if tuple(args) in seen:
             continue
         seen.add(tuple(args))

@@ -1,0 +1,320 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/servebench/servebench/metrics/stat"
+)
+
+// Point is one point of an experiment, as tables and charts compare it.
+type Point struct {
+	ID, Group string
+	// Settings are what sets the point apart: keys and values.
+	Settings [][2]string
+	Status   string // completed, failed or interrupted
+	// Why says why the point did not complete.
+	Why string
+	// Trials are the figures of the trials that completed.
+	Trials []Figures
+}
+
+// Figures are those of one run. Rates are per second, latencies in milliseconds.
+type Figures struct {
+	Requests, OutputTokens, TotalTokens float64
+	TTFT, TPOT, ITL, E2EL               *Quantiles // nil: not measured
+	Failed                              int64
+}
+
+// Quantiles of a latency in milliseconds.
+type Quantiles struct{ P50, P99 float64 }
+
+// figure is one column of the table and one line of a chart.
+type figure struct {
+	head, chart, name string // of the column, of the chart, and in the chart
+	decimals          int
+	of                func(Figures) (float64, bool)
+}
+
+func quantile(of func(Figures) *Quantiles, p99 bool) func(Figures) (float64, bool) {
+	return func(f Figures) (float64, bool) {
+		q := of(f)
+		switch {
+		case q == nil:
+			return 0, false
+		case p99:
+			return q.P99, true
+		}
+		return q.P50, true
+	}
+}
+
+// figures in the order of the table.
+var figures = func() []figure {
+	list := []figure{
+		{"req/s", "requests a second", "requests/s", 2, func(f Figures) (float64, bool) { return f.Requests, true }},
+		{"out tok/s", "output tokens a second", "output tokens/s", 1, func(f Figures) (float64, bool) { return f.OutputTokens, f.OutputTokens > 0 }},
+		{"tok/s", "all tokens a second", "tokens/s", 1, func(f Figures) (float64, bool) { return f.TotalTokens, true }},
+	}
+	for _, l := range []struct {
+		name string
+		of   func(Figures) *Quantiles
+	}{
+		{"TTFT", func(f Figures) *Quantiles { return f.TTFT }}, {"TPOT", func(f Figures) *Quantiles { return f.TPOT }},
+		{"ITL", func(f Figures) *Quantiles { return f.ITL }}, {"E2EL", func(f Figures) *Quantiles { return f.E2EL }},
+	} {
+		list = append(list, figure{l.name + " p50", l.name + ", ms", "p50", 2, quantile(l.of, false)}, figure{l.name + " p99", l.name + ", ms", "p99", 2, quantile(l.of, true)})
+	}
+	return list
+}()
+
+// values are a figure's values in the trials that have it.
+func (f figure) values(p *Point) (list []float64) {
+	for _, t := range p.Trials {
+		if v, ok := f.of(t); ok {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// median is that over the trials.
+func (f figure) median(p *Point) (v float64, ok bool) {
+	list := f.values(p)
+	slices.Sort(list)
+	return stat.Quantile(len(list), func(i int) float64 { return list[i] }, .5)
+}
+
+// Points writes a table that compares points: medians over the trials that
+// completed, and why a point did not. Columns that no point has are left out. The
+// error is the writer's.
+func Points(w io.Writer, points []Point) error {
+	rows := tableOf(points)
+	widths := make([]int, 0, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(rows[0])-1 { // the last is a sentence
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			}
+		}
+	}
+	b := bufio.NewWriter(w)
+	for _, row := range rows {
+		var text strings.Builder
+		for i, cell := range row {
+			gap := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
+			if i == 0 || i == len(row)-1 { // names and sentences
+				cell += gap
+			} else {
+				cell = gap + cell
+			}
+			if i > 0 {
+				text.WriteString("  ")
+			}
+			text.WriteString(cell)
+		}
+		line(b, text.String())
+	}
+	return b.Flush()
+}
+
+// tableOf are the cells, the heads first.
+func tableOf(points []Point) [][]string {
+	keys := settingKeys(points)
+	var shown []figure
+	for _, f := range figures {
+		if slices.ContainsFunc(points, func(p Point) bool { _, ok := f.median(&p); return ok }) {
+			shown = append(shown, f)
+		}
+	}
+	head := append([]string{"point"}, keys...)
+	head = append(head, "trials")
+	for _, f := range shown {
+		head = append(head, f.head)
+	}
+	rows := [][]string{append(head, "failed", "")}
+	for i := range points {
+		p := &points[i]
+		row := []string{p.ID}
+		for _, k := range keys {
+			row = append(row, p.setting(k))
+		}
+		row = append(row, strconv.Itoa(len(p.Trials)))
+		for _, f := range shown {
+			cell := "-"
+			if v, ok := f.median(p); ok {
+				cell = strconv.FormatFloat(v, 'f', f.decimals, 64)
+			}
+			row = append(row, cell)
+		}
+		failed, note := int64(0), ""
+		for _, t := range p.Trials {
+			failed += t.Failed
+		}
+		if p.Status != "completed" {
+			note = p.Status
+			if p.Why != "" {
+				note += ": " + p.Why
+			}
+		}
+		rows = append(rows, append(row, strconv.FormatInt(failed, 10), note))
+	}
+	return rows
+}
+
+// settingKeys are the keys of all points, in the order in which they come.
+func settingKeys(points []Point) (keys []string) {
+	for _, p := range points {
+		for _, s := range p.Settings {
+			if !slices.Contains(keys, s[0]) {
+				keys = append(keys, s[0])
+			}
+		}
+	}
+	return keys
+}
+
+func (p *Point) setting(key string) string {
+	for _, s := range p.Settings {
+		if s[0] == key {
+			return s[1]
+		}
+	}
+	return "-"
+}
+
+// panel is one chart: a group's points along the x axis.
+type panel struct {
+	Title  string      `json:"title"`
+	Key    string      `json:"key"` // what varies
+	Labels []string    `json:"labels"`
+	Lines  bool        `json:"lines"` // the labels are numbers in order
+	Series []panelLine `json:"series"`
+}
+
+type panelLine struct {
+	Name   string      `json:"name"`
+	Values []*float64  `json:"values"` // medians; null: none
+	Trials [][]float64 `json:"trials"` // of each point, where there are several
+}
+
+type comparison struct {
+	Kind   string  `json:"kind"`
+	Panels []panel `json:"panels"`
+}
+
+// Comparison writes an HTML page with charts of throughput and latency over what
+// varies in each group of points, and the table of all points. A mark is the median
+// over trials; further marks are the trials. The error is the writer's, or that no
+// point completed.
+func Comparison(w io.Writer, p Page, points []Point) error {
+	c := comparison{Kind: "points"}
+	var groups []string
+	for _, pt := range points {
+		if !slices.Contains(groups, pt.Group) {
+			groups = append(groups, pt.Group)
+		}
+	}
+	for _, g := range groups {
+		var of []Point
+		for _, pt := range points {
+			if pt.Group == g {
+				of = append(of, pt)
+			}
+		}
+		c.Panels = append(c.Panels, panelsOf(g, of)...)
+	}
+	if len(c.Panels) == 0 {
+		return errors.New("comparison: no point completed")
+	}
+	var charts []string
+	for i := range c.Panels {
+		charts = append(charts, fmt.Sprintf("panel%d", i))
+	}
+	rows := tableOf(points)
+	return p.write(w, charts, table{Head: rows[0], Rows: rows[1:]}, c)
+}
+
+// panelsOf are the charts of a group: one for each figure that a point has, p50 and
+// p99 together.
+func panelsOf(group string, points []Point) (panels []panel) {
+	points = slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return len(p.Trials) == 0 })
+	keys := varying(points)
+	base := panel{Key: strings.Join(keys, ", ")}
+	numbers := len(keys) == 1
+	if number := func(p Point) (float64, error) { return strconv.ParseFloat(p.setting(keys[0]), 64) }; numbers {
+		bad := func(p Point) bool { _, err := number(p); return err != nil }
+		if numbers = !slices.ContainsFunc(points, bad); numbers { // inf is a number, and the last
+			slices.SortStableFunc(points, func(a, b Point) int {
+				x, _ := number(a)
+				y, _ := number(b)
+				return cmp.Compare(x, y)
+			})
+		}
+	}
+	for i := range points {
+		p := &points[i]
+		label := p.ID
+		if len(keys) > 0 {
+			var values []string
+			for _, k := range keys {
+				values = append(values, p.setting(k))
+			}
+			label = strings.Join(values, ", ")
+		}
+		base.Labels = append(base.Labels, label)
+	}
+	base.Lines = numbers && len(points) > 1
+	for _, f := range figures {
+		l := panelLine{Name: f.name}
+		some := false
+		for i := range points {
+			v, ok := f.median(&points[i])
+			some = some || ok
+			l.Values = append(l.Values, nil)
+			if ok {
+				l.Values[i] = &v
+			}
+			trials := []float64{}
+			if list := f.values(&points[i]); len(list) > 1 {
+				trials = list
+			}
+			l.Trials = append(l.Trials, trials)
+		}
+		if !some {
+			continue
+		}
+		title := f.chart
+		if group != "" {
+			title = group + ": " + title
+		}
+		if n := len(panels); n > 0 && panels[n-1].Title == title {
+			panels[n-1].Series = append(panels[n-1].Series, l)
+			continue
+		}
+		next := base
+		next.Title, next.Series = title, []panelLine{l}
+		panels = append(panels, next)
+	}
+	return panels
+}
+
+// varying are the keys whose values differ among points.
+func varying(points []Point) (keys []string) {
+	for _, k := range settingKeys(points) {
+		if slices.ContainsFunc(points, func(p Point) bool { return p.setting(k) != points[0].setting(k) }) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}

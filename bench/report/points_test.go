@@ -1,0 +1,78 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sweepPoints: two trials, one trial, a failure and another group.
+func sweepPoints() []Point {
+	f := func(rate, ttft float64) Figures {
+		return Figures{Requests: rate, OutputTokens: 10 * rate, TotalTokens: 20 * rate, TTFT: &Quantiles{ttft, 2 * ttft}, E2EL: &Quantiles{100, 200}}
+	}
+	return []Point{
+		{ID: "c-1", Group: "c", Settings: [][2]string{{"max_concurrency", "1"}}, Status: "completed", Trials: []Figures{f(1, 50), f(3, 70)}},
+		{ID: "c-10", Group: "c", Settings: [][2]string{{"max_concurrency", "10"}}, Status: "completed", Trials: []Figures{f(4, 90)}},
+		{ID: "c-x", Group: "c", Settings: [][2]string{{"max_concurrency", "99"}}, Status: "failed", Why: "runtime_startup, out_of_memory"},
+		{ID: "pooled", Group: "other", Settings: [][2]string{{"device", "0"}}, Status: "completed", Trials: []Figures{{Requests: 7, TotalTokens: 70, Failed: 2, E2EL: &Quantiles{5, 6}}}},
+	}
+}
+
+// Medians over trials: (1 + 3) / 2 requests a second, (50 + 70) / 2 ms.
+func TestPoints(t *testing.T) {
+	var b strings.Builder
+	if err := Points(&b, sweepPoints()); err != nil {
+		t.Fatal(err)
+	}
+	want := `point   max_concurrency  device  trials  req/s  out tok/s  tok/s  TTFT p50  TTFT p99  E2EL p50  E2EL p99  failed
+c-1                   1       -       2   2.00       20.0   40.0     60.00    120.00    100.00    200.00       0
+c-10                 10       -       1   4.00       40.0   80.0     90.00    180.00    100.00    200.00       0
+c-x                  99       -       0      -          -      -         -         -         -         -       0  failed: runtime_startup, out_of_memory
+pooled                -       0       1   7.00          -   70.0         -         -      5.00      6.00       2
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestComparison(t *testing.T) {
+	var b bytes.Buffer
+	points := sweepPoints()
+	points[0], points[1] = points[1], points[0] // charts put numbers in order
+	if err := Comparison(&b, Page{Title: "</title><script>alert(1)</script>"}, points); err != nil {
+		t.Fatal(err)
+	}
+	var got comparison
+	dataOf(t, b.Bytes(), &got)
+	var titles []string
+	for _, p := range got.Panels {
+		titles = append(titles, p.Title)
+	}
+	want := []string{
+		"c: requests a second", "c: output tokens a second", "c: all tokens a second", "c: TTFT, ms", "c: E2EL, ms",
+		"other: requests a second", "other: all tokens a second", "other: E2EL, ms",
+	}
+	if diff := cmp.Diff(want, titles); diff != "" {
+		t.Error(diff)
+	}
+	v := func(f float64) *float64 { return &f }
+	first := panel{"c: TTFT, ms", "max_concurrency", []string{"1", "10"}, true, []panelLine{
+		{"p50", []*float64{v(60), v(90)}, [][]float64{{50, 70}, {}}}, {"p99", []*float64{v(120), v(180)}, [][]float64{{100, 140}, {}}},
+	}}
+	if diff := cmp.Diff(first, got.Panels[3]); diff != "" {
+		t.Error(diff)
+	}
+	if got.Panels[5].Lines || got.Panels[5].Labels[0] != "pooled" {
+		t.Errorf("a group of one is %+v", got.Panels[5])
+	}
+	page := b.String()
+	if strings.Contains(page, "<script>alert") || strings.Count(page, `class="chart"`) != len(want) || !strings.Contains(page, "<td>failed: runtime_startup, out_of_memory</td>") {
+		t.Error("the page is not as it should be")
+	}
+	if err := Comparison(&b, Page{}, sweepPoints()[2:3]); err == nil {
+		t.Error("a comparison of nothing was written")
+	}
+}

@@ -1,0 +1,139 @@
+package sweep
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/manifest"
+)
+
+// logHead and logTail are how much of a log is kept: how a server starts, and how
+// it ends.
+const logHead, logTail = 512 << 10, 512 << 10
+
+func writeFile(path string, data []byte) error {
+	return renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path)))
+}
+
+// newLog is what the server has logged since it was asked last, as it is.
+func (r *runner) newLog(srv Server) []byte {
+	var all bytes.Buffer
+	logs := srv.Logs()
+	for i, path := range logs {
+		if len(logs) > 1 {
+			fmt.Fprintf(&all, "--- replica %d ---\n", i)
+		}
+		end, err := readSince(&all, path, r.logFrom[path])
+		if err != nil {
+			fmt.Fprintf(&all, "[servebench: the log cannot be read: %v]\n", err)
+			continue
+		}
+		r.logFrom[path] = end
+	}
+	return all.Bytes()
+}
+
+// readSince copies what follows an offset, the middle of much left out, and returns
+// the end of the file.
+func readSince(w *bytes.Buffer, path string, from int64) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return from, err
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return from, err
+	}
+	end := st.Size()
+	if from > end {
+		from = 0 // it was begun anew
+	}
+	if end-from <= logHead+logTail {
+		_, err = io.Copy(w, io.NewSectionReader(file, from, end-from))
+		return end, err
+	}
+	_, err = io.Copy(w, io.NewSectionReader(file, from, logHead))
+	fmt.Fprintf(w, "\n[servebench: %d bytes of the log are left out]\n", end-from-logHead-logTail)
+	if err == nil {
+		_, err = io.Copy(w, io.NewSectionReader(file, end-logTail, logTail))
+	}
+	return end, err
+}
+
+var (
+	// escapes are what terminals take for colours and the like.
+	escapes = regexp.MustCompile(`\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])`)
+	// prompts are the ways in which engines log what they were asked: vLLM's
+	// --enable-log-requests writes prompt: '…' and prompt_token_ids: […].
+	prompts = regexp.MustCompile(`(?i)["']?\b(prompt|prompts|prompt_token_ids|messages|input_ids|text)\b["']?\s*[:=]\s*['"\[{]`)
+)
+
+// secretName is a variable whose value is nobody's business: HF_TOKEN, but not
+// TOKENIZERS_PARALLELISM.
+var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|pass|password|passwd|credentials?)$`)
+
+// redactor knows what must not be published of a point and its server.
+func (r *runner) redactor(s Step, res *bench.Result) *manifest.Redactor {
+	red := res.Redactor()
+	red.Secrets = slices.Concat(red.Secrets, r.Secrets)
+	c := s.Point.Server
+	if c == nil {
+		return red
+	}
+	for name, value := range c.Env {
+		if secretName.MatchString(name) {
+			red.Secrets = append(red.Secrets, value)
+		}
+	}
+	for i, word := range c.Command {
+		flag, value, joined := strings.Cut(word, "=")
+		if !strings.HasPrefix(flag, "-") || !strings.Contains(flag, "api-key") && !strings.Contains(flag, "api_key") {
+			continue
+		}
+		if !joined && i+1 < len(c.Command) {
+			value = c.Command[i+1]
+		}
+		red.Secrets = append(red.Secrets, value)
+	}
+	return red
+}
+
+// publicLog is a log without what must not be published: what red knows, and
+// prompts.
+func publicLog(red *manifest.Redactor, raw []byte) []byte {
+	var out bytes.Buffer
+	for line := range strings.SplitSeq(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n") {
+		line = strings.TrimRight(line, "\r")
+		if i := strings.LastIndexByte(line, '\r'); i >= 0 {
+			line = line[i+1:] // a progress bar: its last state
+		}
+		line = escapes.ReplaceAllString(line, "")
+		line = strings.Map(func(c rune) rune {
+			if c < ' ' && c != '\t' || c == 0x7f {
+				return -1
+			}
+			return c
+		}, line)
+		if at := prompts.FindStringIndex(line); at != nil {
+			line = line[:at[0]] + "<prompt>"
+		}
+		line, _ = red.String(line)
+		out.WriteString(line)
+		out.WriteByte('\n')
+	}
+	clean := bytes.TrimRight(out.Bytes(), "\n")
+	if len(clean) == 0 {
+		return nil
+	}
+	return append(clean, '\n')
+}

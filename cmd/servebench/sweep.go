@@ -1,0 +1,401 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/bench/server"
+	"github.com/servebench/servebench/bench/sweep"
+)
+
+// study is an experiment with the options of each of its points, in their order.
+type study struct {
+	experiment sweep.Experiment
+	options    []*options
+	notes      []string
+	dir        string // takes all files
+	resume     bool
+	only       []string
+}
+
+// What an experiment needs from elsewhere.
+var (
+	// resolveStudy reads an experiment file; args are flags of serve, which go
+	// before those of every point.
+	resolveStudy func(ctx context.Context, t *terminal, path string, args []string) (*study, error)
+	// encodeExperiment writes the manifest of an experiment. dir has its files.
+	encodeExperiment func(e sweep.Experiment, outcomes []sweep.Outcome, dir string) ([]byte, error)
+	// startServer starts a server that is not in this process.
+	startServer func(ctx context.Context, c server.Config) (sweep.Server, error)
+)
+
+const sweepHelp = `servebench sweep -f FILE: run the experiment that a YAML file describes.
+
+  -f, --file FILE    the experiment file
+  --resume           go on where an earlier process has ended
+  --only ID,...      run these points alone; with --resume those that did not complete again
+  --dry-run          show the plan and how long it takes; run nothing
+  --result-dir DIR   folder of all files, also of the state for --resume
+
+Every flag of servebench serve may follow; it goes before what the file says, for all points.
+
+Exit codes: 0 every point completed, or did not as the file allows (on_failure, deadline);
+2 usage; 5 a point failed, or its failure ended the experiment; 6 something could not be
+saved; 128 + N after signal N: the first ends the present run softly, the second at once,
+and --resume goes on.
+`
+
+// sweepLine is a command line of sweep: its own flags, and those of serve.
+type sweepLine struct {
+	file   string
+	resume bool
+	only   []string
+	help   bool
+	rest   []string
+}
+
+// readSweepLine takes the flags of sweep out of args.
+func readSweepLine(args []string) (l sweepLine, err error) {
+	var errs []error
+	for i := 0; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		switch name {
+		case "-f", "--file", "--only":
+			if !joined {
+				if i++; i == len(args) {
+					errs = append(errs, fmt.Errorf("%s needs a value", name))
+					continue
+				}
+				value = args[i]
+			}
+			if name == "--only" {
+				for id := range strings.SplitSeq(value, ",") {
+					l.only = append(l.only, strings.TrimSpace(id))
+				}
+			} else {
+				l.file = value
+			}
+		case "--resume":
+			if l.resume = !joined || value == "true"; joined && value != "true" && value != "false" {
+				errs = append(errs, fmt.Errorf("--resume is a switch, got =%s; write --resume, or --resume=false", quoteWord(value)))
+			}
+		case "-h", "--help":
+			l.help = true
+		default:
+			l.rest = append(l.rest, args[i])
+		}
+	}
+	if l.file == "" && !l.help {
+		errs = append(errs, errors.New("-f is missing; want the experiment file"))
+	}
+	return l, errors.Join(errs...)
+}
+
+// sweepCommand is `servebench sweep`: args are the words after it.
+func sweepCommand(ctx context.Context, args []string, t *terminal) error {
+	l, err := readSweepLine(args)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err, hint: "servebench sweep --help"}
+	}
+	if l.help {
+		_, err := io.WriteString(t.out, sweepHelp)
+		return err
+	}
+	parsed, err := normalize(l.rest, serveFlags())
+	if err != nil {
+		return &exitError{code: exitUsage, err: err, hint: "servebench sweep --help, and servebench serve --help for the flags of all points"}
+	}
+	for _, w := range parsed.Warnings {
+		t.notef("warning: %s", w)
+	}
+	if flag := listFlag(parsed.Words); flag != "" {
+		return usagef("--%s: a list; want one value here, and a list under vary in the file", flag)
+	}
+	if resolveStudy == nil {
+		return errors.New("this build reads no experiment files")
+	}
+	s, err := resolveStudy(ctx, t, l.file, l.rest)
+	if err != nil {
+		return err
+	}
+	s.resume, s.only = l.resume, l.only
+	for i := range s.experiment.Points {
+		s.experiment.Points[i].Config.Command = append([]string{"servebench", "sweep"}, args...)
+	}
+	if s.dir == "" && len(s.options) > 0 {
+		s.dir = s.options[0].dir
+	}
+	return s.run(ctx, t)
+}
+
+// unsupported are flags that name a file for one run.
+var unsupported = []struct {
+	flag  string
+	given func(*options) bool
+}{
+	{"result-filename", func(o *options) bool { return o.filename != "" }},
+	{"append-result", func(o *options) bool { return o.appending }},
+	{"manifest", func(o *options) bool { return o.manifest != "" }},
+	{"records", func(o *options) bool { return o.records != "" }},
+	{"plot-timeline", func(o *options) bool { return o.plotTimeline }},
+	{"plot-dataset-stats", func(o *options) bool { return o.plotStats }},
+}
+
+// check tells what does not go with several runs, and returns what to note.
+func (s *study) check() (notes []string, err error) {
+	var errs []error
+	for i, o := range s.options {
+		for _, u := range unsupported {
+			if u.given(o) && i == 0 {
+				errs = append(errs, fmt.Errorf("--%s is for one run; want --result-dir, in which each run has its files", u.flag))
+			}
+		}
+		if err := o.checkDescriptors(); err != nil {
+			errs = append(errs, err)
+		}
+		for _, n := range o.notes() {
+			if !slices.Contains(notes, n) && !strings.HasPrefix(n, "no --save-result") {
+				notes = append(notes, n)
+			}
+		}
+	}
+	if os.Getenv("SAVE_TO_PYTORCH_BENCHMARK_FORMAT") != "" {
+		notes = append(notes, "SAVE_TO_PYTORCH_BENCHMARK_FORMAT has no effect on several runs")
+	}
+	return notes, errors.Join(errs...)
+}
+
+// run runs the experiment, saves it and shows what came out.
+func (s *study) run(ctx context.Context, t *terminal) error {
+	notes, err := s.check()
+	if err == nil {
+		err = s.experiment.Check()
+	}
+	if err != nil {
+		return &exitError{code: exitUsage, err: flaggedPoints(err)}
+	}
+	s.dir = cmp.Or(s.dir, ".")
+	for _, n := range append(s.notes, notes...) {
+		t.notef("%s", n)
+	}
+	first := s.options[0]
+	v := &sweepView{t: t, quiet: first.quiet, e: &s.experiment}
+	o := sweep.Options{
+		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: inheritedSecrets(),
+		Start: s.embed(), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
+	}
+	if first.dryRun {
+		return s.printPlan(t, o)
+	}
+	ctx, signals := catchEnding(ctx, t)
+	defer signals.stop()
+	o.Stop = signals.soft
+	outcomes, err := sweep.Run(ctx, s.experiment, o)
+	v.pause()
+	if outcomes == nil && err != nil && !errors.Is(err, sweep.ErrInterrupted) {
+		return s.refused(err)
+	}
+	if saveErr := s.conclude(t, outcomes); saveErr != nil {
+		t.fail(errors.Join(err, saveErr))
+		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	}
+	switch {
+	case errors.Is(err, sweep.ErrUnsaved):
+		return &exitError{code: exitUnsaved, err: err}
+	case errors.Is(err, sweep.ErrInterrupted):
+		return &exitError{code: signals.code(), err: err, hint: s.resumeHint()}
+	case err != nil:
+		return s.refused(err)
+	}
+	return s.verdict(outcomes)
+}
+
+// resumeHint says how to go on.
+func (s *study) resumeHint() string {
+	if s.resumable() {
+		return "--resume goes on with what is left"
+	}
+	return ""
+}
+
+// resumable tells whether the experiment comes from a file.
+func (s *study) resumable() bool { return !strings.HasPrefix(s.experiment.About.ID, shorthandID) }
+
+// refused is the error of an experiment that did not begin.
+func (s *study) refused(err error) error {
+	e := &exitError{code: exitUsage, err: flaggedPoints(err)}
+	switch {
+	case errors.Is(err, sweep.ErrUnsaved):
+		e.code = exitUnsaved
+	case strings.Contains(err.Error(), "want to resume"):
+		e.hint = "--resume goes on with what is left; another --result-dir begins anew"
+	}
+	return e
+}
+
+// flaggedPoints writes flags in the errors of points with their dashes.
+func flaggedPoints(err error) error {
+	var out []string
+	for l := range strings.SplitSeq(err.Error(), "\n") {
+		if point, rest, ok := strings.Cut(l, ": "); ok && strings.HasPrefix(point, "point ") {
+			l = point + ": " + flagged(errors.New(rest)).Error()
+		}
+		out = append(out, l)
+	}
+	return errors.New(strings.Join(out, "\n"))
+}
+
+// verdict is the exit code of an experiment that came to its end.
+func (s *study) verdict(outcomes []sweep.Outcome) error {
+	policy := map[string]sweep.OnFailure{}
+	for _, p := range s.experiment.Points {
+		policy[p.ID] = p.OnFailure
+	}
+	var failed []string
+	for _, o := range outcomes {
+		p := policy[o.PointID]
+		if o.Failure != nil && (p.Stop || !p.Allow && p.Replacement == "") {
+			failed = append(failed, o.PointID)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	const shown = 5
+	names := strings.Join(failed[:min(shown, len(failed))], ", ")
+	if len(failed) > shown {
+		names += ", …"
+	}
+	hint := ""
+	if s.resumable() {
+		hint = "--resume runs them again; on_failure says which failures are results"
+	}
+	return &exitError{code: exitTarget, err: fmt.Errorf("%d of %d points failed: %s", len(failed), len(s.experiment.Points), names), hint: hint}
+}
+
+// conclude writes the experiment's own files and shows the comparison.
+func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	var errs []error
+	var saved []string
+	save := func(ending string, data []byte, err error) {
+		path := filepath.Join(s.dir, s.experiment.About.ID+ending)
+		if err == nil {
+			err = renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(s.dir))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+			return
+		}
+		saved = append(saved, path)
+	}
+	points := comparison(&s.experiment, outcomes)
+	if encodeExperiment != nil {
+		doc, err := encodeExperiment(s.experiment, outcomes, s.dir)
+		save(".experiment.json", doc, err)
+	}
+	if slices.ContainsFunc(points, func(p report.Point) bool { return len(p.Trials) > 0 }) {
+		var page bytes.Buffer
+		err := report.Comparison(&page, s.page(outcomes), points)
+		save(".html", page.Bytes(), err)
+	}
+	if err := s.show(t.out, points, outcomes, saved); err != nil && !errors.Is(err, syscall.EPIPE) {
+		errs = append(errs, fmt.Errorf("the table: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// printPlan is --dry-run: it shows what would be run and runs nothing.
+func (s *study) printPlan(t *terminal, o sweep.Options) error {
+	steps, left, notes, err := sweep.Left(s.experiment, o)
+	if err != nil {
+		return s.refused(err)
+	}
+	for _, n := range notes {
+		t.notef("%s", n)
+	}
+	var b strings.Builder
+	starts := 0
+	for _, step := range steps {
+		if step.Starts {
+			starts++
+			fmt.Fprintf(&b, "%*s  start a server: %s\n", len(fmt.Sprint(step.Of)), "", clip(commandLine(step.Point), 200))
+		}
+		fmt.Fprintf(&b, "%*d  %s\n", len(fmt.Sprint(step.Of)), step.Number, describeStep(step))
+	}
+	fmt.Fprintf(&b, "\n%d runs of %d points, %d server starts. Time: %v.\n", len(steps), len(s.experiment.Points), starts, left)
+	_, err = io.WriteString(t.out, b.String())
+	return err
+}
+
+// endings knows which signal came.
+type endings struct {
+	soft     chan struct{}
+	received chan os.Signal
+	stop     func()
+}
+
+func (e *endings) code() int {
+	select {
+	case sig := <-e.received:
+		if n, ok := sig.(syscall.Signal); ok {
+			return 128 + int(n)
+		}
+	default:
+	}
+	return 130
+}
+
+// catchEnding makes the first signal end the present run softly and the experiment
+// with it, the second one all at once.
+func catchEnding(ctx context.Context, t *terminal) (context.Context, *endings) {
+	ctx, cancel := context.WithCancel(ctx)
+	in := make(chan os.Signal, 2)
+	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ended := make(chan struct{})
+	e := &endings{soft: make(chan struct{}), received: make(chan os.Signal, 1)}
+	go func() {
+		defer close(ended)
+		select {
+		case sig := <-in:
+			e.received <- sig
+			close(e.soft)
+			t.notef("%v: no new requests, and the experiment ends with this run; a second signal ends all at once", sig)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-in: // further ones change nothing: what there is gets saved
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	e.stop = func() { cancel(); <-ended; signal.Stop(in) }
+	return ctx, e
+}
+
+// inheritedSecrets are the values that this process has from its environment
+// and that servers inherit.
+func inheritedSecrets() (out []string) {
+	for _, name := range []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY"} {
+		if v := os.Getenv(name); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/bench/sweep"
+	"github.com/servebench/servebench/manifest"
+)
+
+// sweepView shows how an experiment goes on: a line for each run, and on a terminal
+// a bar for the present one.
+type sweepView struct {
+	t     *terminal
+	quiet bool
+	e     *sweep.Experiment
+	hide  func() // ends the bar
+}
+
+// pause takes the bar away.
+func (v *sweepView) pause() {
+	if v.hide != nil {
+		v.hide()
+		v.hide = nil
+	}
+}
+
+func (v *sweepView) starting(s sweep.Step) {
+	v.pause()
+	if !isEmbedded(s.Point.Server) {
+		v.t.notef("[%d/%d] %s: starting the server", s.Number, s.Of, s.Point.ID)
+	}
+}
+
+func (v *sweepView) began(s sweep.Step) *bench.Progress {
+	v.pause()
+	p := &bench.Progress{}
+	if isTerminal(v.t.err) {
+		v.hide = showProgress(v.t.err, p, v.quiet)
+	}
+	return p
+}
+
+func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
+	v.pause()
+	line := fmt.Sprintf("[%d/%d] %s: %s", s.Number, s.Of, describeStep(s), upshot(res))
+	if left != (sweep.Estimate{}) {
+		line += fmt.Sprintf("; left: %v", left)
+	}
+	v.t.notef("%s", line)
+}
+
+// describeStep is a run in a few words.
+func describeStep(s sweep.Step) string {
+	text := s.Point.ID
+	var settings []string
+	for _, set := range s.Point.Vary {
+		settings = append(settings, fmt.Sprintf("%s %s", set.Key, settingText(set.Value)))
+	}
+	if len(settings) > 0 {
+		text += " (" + strings.Join(settings, ", ") + ")"
+	}
+	if n := max(1, s.Point.Repeat); n > 1 {
+		text += fmt.Sprintf(", trial %d of %d", s.Trial, n)
+	}
+	if s.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", s.Attempt)
+	}
+	return text
+}
+
+func settingText(v any) string { return clip(printable(fmt.Sprint(v)), 60) }
+
+// upshot is a result in a few words.
+func upshot(res *bench.Result) string {
+	if f := res.Failure; f != nil {
+		return fmt.Sprintf("failed at %s, %s: %s", f.Stage, f.Category, clip(dashed(printable(f.MessageSanitized)), 300))
+	}
+	rates := res.Rates()
+	parts := []string{res.Outcome, fmt.Sprintf("%.2f req/s", rates.Requests)}
+	if res.Config.API().Generates() {
+		parts = append(parts, fmt.Sprintf("%.1f tok/s", rates.OutputTokens))
+	}
+	for _, name := range []string{"ttft", "itl"} {
+		if d, ok := res.Metric(name); ok && d != nil {
+			parts = append(parts, fmt.Sprintf("%s %.2f ms", strings.ToUpper(name), d.Median))
+		}
+	}
+	if n := res.Summary.Failed; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests failed", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// commandLine is a point's server as it may be shown.
+func commandLine(p *sweep.Point) string {
+	if isEmbedded(p.Server) {
+		return "the embedded simulator"
+	}
+	line, _ := (&manifest.Redactor{}).Command(p.Server.Command)
+	return line
+}
+
+// comparison is what tables and charts show of an experiment.
+func comparison(e *sweep.Experiment, outcomes []sweep.Outcome) (points []report.Point) {
+	of := map[string]*sweep.Outcome{}
+	for i := range outcomes {
+		of[outcomes[i].PointID] = &outcomes[i]
+	}
+	for i := range e.Points {
+		p := &e.Points[i]
+		row := report.Point{ID: p.ID, Group: p.Group, Status: "not run"}
+		for _, s := range p.Vary {
+			row.Settings = append(row.Settings, [2]string{s.Key, settingText(s.Value)})
+		}
+		if o := of[p.ID]; o != nil {
+			row.Status, row.Why = o.Status, why(o)
+			for _, t := range o.Trials {
+				if t.Status == manifest.Completed && t.Manifest.Results != nil {
+					row.Trials = append(row.Trials, figures(t.Manifest.Results))
+				}
+			}
+		}
+		points = append(points, row)
+	}
+	return points
+}
+
+// why says why a point did not complete.
+func why(o *sweep.Outcome) string {
+	if f := o.Failure; f != nil {
+		return fmt.Sprintf("%s, %s", f.Stage, f.Category)
+	}
+	for _, t := range o.Trials {
+		partial, ok := t.Manifest.Measurement.Extensions["servebench.partial"].(map[string]any)
+		if ok && t.Status != manifest.Completed {
+			return fmt.Sprintf("%v of %v requests", partial["successful_requests"], partial["requests"])
+		}
+	}
+	return ""
+}
+
+func figures(r *manifest.Results) report.Figures {
+	q := func(l *manifest.Latency) *report.Quantiles {
+		if l == nil {
+			return nil
+		}
+		return &report.Quantiles{P50: l.P50, P99: l.P99}
+	}
+	return report.Figures{
+		Requests: r.Throughput.RequestsPerSecond.Value, OutputTokens: r.Throughput.OutputTokensPerSecond.Value,
+		TotalTokens: r.Throughput.TotalTokensPerSecond.Value, Failed: r.FailedRequests,
+		TTFT: q(r.LatencyMS.TimeToFirstToken), TPOT: q(r.LatencyMS.TimePerOutputToken),
+		ITL: q(r.LatencyMS.InterToken), E2EL: q(r.LatencyMS.EndToEnd),
+	}
+}
+
+// simulated tells that a run was of the simulator.
+func simulated(outcomes []sweep.Outcome) bool {
+	for _, o := range outcomes {
+		for _, t := range o.Trials {
+			if t.Manifest.Measurement.Extensions["servebench.simulated"] == true {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// page is what stands above the charts.
+func (s *study) page(outcomes []sweep.Outcome) report.Page {
+	a := &s.experiment.About
+	p := report.Page{Title: printable(cmp.Or(a.Title, a.ID)), Simulated: simulated(outcomes)}
+	if a.Objective != "" {
+		p.Notes = append(p.Notes, printable(a.Objective))
+	}
+	completed, runs := 0, 0
+	var first, last *sweep.Trial
+	for i := range outcomes {
+		for j := range outcomes[i].Trials {
+			t := &outcomes[i].Trials[j]
+			runs++
+			if first == nil || t.StartedAt.Before(first.StartedAt) {
+				first = t
+			}
+			if last == nil || t.StartedAt.After(last.StartedAt) {
+				last = t
+			}
+		}
+		if outcomes[i].Status == manifest.Completed {
+			completed++
+		}
+	}
+	p.Facts = [][2]string{{"points", fmt.Sprintf("%d, %d completed", len(s.experiment.Points), completed)}, {"runs", fmt.Sprint(runs)}}
+	if first != nil {
+		const form = "2006-01-02 15:04:05 MST"
+		p.Facts = append(p.Facts, [2]string{"first run", first.StartedAt.Format(form)}, [2]string{"last run", last.StartedAt.Format(form)})
+	}
+	p.Notes = append(p.Notes, "Latencies are percentiles over the requests of a run, in milliseconds; of several trials the median is drawn, with the trials as dots.")
+	return p
+}
+
+// show writes the table, what there is to know and the files.
+func (s *study) show(w io.Writer, points []report.Point, outcomes []sweep.Outcome, saved []string) error {
+	var b strings.Builder
+	if err := report.Points(&b, points); err != nil {
+		return err
+	}
+	if simulated(outcomes) {
+		b.WriteString("\nSIMULATED: the target is servebench's own simulator, not a model.\n")
+	}
+	head := "\nWarnings:\n"
+	for _, o := range outcomes {
+		for _, warning := range o.Warnings {
+			fmt.Fprintf(&b, "%s  - %s: %s\n", head, o.PointID, dashed(printable(warning)))
+			head = ""
+		}
+	}
+	fmt.Fprintf(&b, "\nFiles: %s has those of each run, beside\n", printable(s.dir))
+	for _, f := range saved {
+		fmt.Fprintf(&b, "  - %s\n", printable(f))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
