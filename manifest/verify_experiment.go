@@ -17,21 +17,21 @@ type experiment struct {
 		Environment *Environment
 	}
 	Runs      []experimentRun
-	Artifacts []ownedArtifact
+	Artifacts []Artifact
 }
 
 type experimentRun struct {
 	ClientRunID     string `json:"client_run_id"`
 	Status          string
 	Failure         *Failure
-	Trials          []trial
-	Results         *experimentResults
+	Trials          []Trial
+	Results         *ExperimentResults
 	StartedAt       *time.Time `json:"started_at"`
 	EndedAt         *time.Time `json:"ended_at"`
 	DurationSeconds *float64   `json:"duration_seconds"`
-	Relation        struct{ Type string }
+	Relation        Relation
 	Workload        experimentWorkload
-	Artifacts       []ownedArtifact
+	Artifacts       []Artifact
 	Environment     *Environment
 	Subject         Subject
 	Runtime         struct {
@@ -50,38 +50,6 @@ type experimentWorkload struct {
 	OutputTokens   TokenCount      `json:"output_tokens"`
 	PrefixBehavior *PrefixBehavior `json:"prefix_behavior"`
 	Dataset        Dataset
-}
-
-type experimentResults struct {
-	TotalTokens        *metric `json:"total_tokens"`
-	FailedRequests     *int64  `json:"failed_requests"`
-	DurationSeconds    *metric `json:"duration_seconds"`
-	RequestsPerSecond  *metric `json:"requests_per_second"`
-	SuccessfulRequests *int64  `json:"successful_requests"`
-	InputTokensPerS    *metric `json:"input_tokens_per_second"`
-	OutputTokensPerS   *metric `json:"output_tokens_per_second"`
-}
-
-// metric is a number with where it came from.
-type metric struct {
-	Value             float64
-	InputRunIDs       []string `json:"input_run_ids"`
-	MeasurementStatus string   `json:"measurement_status"`
-}
-
-func (m *metric) derived() bool { return m != nil && m.MeasurementStatus == "derived" }
-
-type trial struct {
-	ClientTrialID   string            `json:"client_trial_id"`
-	Results         experimentResults // the rate alone
-	DurationSeconds float64           `json:"duration_seconds"`
-	Artifacts       []ownedArtifact
-}
-
-// ownedArtifact is an [Artifact] that says which run it is of.
-type ownedArtifact struct {
-	Artifact
-	RunClientID string `json:"run_client_id"`
 }
 
 // aggregate reports whether a run was not timed but computed from others.
@@ -183,7 +151,7 @@ func (v *experimentVerifier) runNumbers(at string, r *experimentRun) {
 			v.fail("X1", at+"/results/requests_per_second/value", "%v is not %d / %v s = %v", rate.Value, *ok, *d, want)
 		}
 	}
-	flow := func(rule, name string, m *metric, c TokenCount) {
+	flow := func(rule, name string, m *Metric, c TokenCount) {
 		if each, known := c.perRequest(); m != nil && known && !c.same(m.Value, rate.Value*each) {
 			v.fail(rule, at+"/results/"+name+"/value", "%v is not %v req/s x %v tokens = %v", m.Value, rate.Value, each, rate.Value*each)
 		}
@@ -343,7 +311,7 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 	}
 	for _, m := range []struct {
 		name string
-		*metric
+		*Metric
 	}{
 		{"total_tokens", r.Results.TotalTokens},
 		{"duration_seconds", r.Results.DurationSeconds},
@@ -351,7 +319,7 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 		{"input_tokens_per_second", r.Results.InputTokensPerS},
 		{"output_tokens_per_second", r.Results.OutputTokensPerS},
 	} {
-		if m.metric == nil {
+		if m.Metric == nil {
 			continue
 		}
 		for i, id := range m.InputRunIDs {
@@ -441,11 +409,11 @@ func (v *experimentVerifier) measuredTwice() {
 func (v *experimentVerifier) experimentArtifacts(files fs.FS) {
 	seen := seenArtifacts{}
 	n, sizes := 0, make(map[int64]bool)
-	each := func(at string, list []ownedArtifact) {
+	each := func(at string, list []Artifact) {
 		for i, a := range list {
 			at := fmt.Sprintf("%s/artifacts/%d", at, i)
 			n, sizes[a.SizeBytes] = n+1, true
-			v.artifact(files, seen, at, a.Artifact)
+			v.artifact(files, seen, at, a)
 			if a.RunClientID != "" && v.runs[a.RunClientID] == nil {
 				v.fail("X11", at+"/run_client_id", "no run has the id %q", a.RunClientID)
 			}
