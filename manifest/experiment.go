@@ -100,11 +100,16 @@ type Relation struct {
 
 // Trial is one repetition of a run that completed.
 type Trial struct {
-	Status          string            `json:"status"`
-	ClientTrialID   string            `json:"client_trial_id"` // RUN-trial-N, from 1
-	DurationSeconds float64           `json:"duration_seconds"`
-	Results         ExperimentResults `json:"results"` // the rate of requests alone
-	Artifacts       []Artifact        `json:"artifacts"`
+	Status          string       `json:"status"`
+	ClientTrialID   string       `json:"client_trial_id"` // RUN-trial-N, from 1
+	DurationSeconds float64      `json:"duration_seconds"`
+	Results         TrialResults `json:"results"`
+	Artifacts       []Artifact   `json:"artifacts"`
+}
+
+// TrialResults is the one headline number of a trial.
+type TrialResults struct {
+	RequestsPerSecond *Metric `json:"requests_per_second"`
 }
 
 // ExperimentResults are the headline numbers of a run.
@@ -112,7 +117,7 @@ type ExperimentResults struct {
 	TotalTokens        *Metric `json:"total_tokens,omitempty"`
 	FailedRequests     *int64  `json:"failed_requests,omitempty"`
 	DurationSeconds    *Metric `json:"duration_seconds,omitempty"`
-	RequestsPerSecond  *Metric `json:"requests_per_second,omitempty"`
+	RequestsPerSecond  *Metric `json:"requests_per_second"`
 	SuccessfulRequests *int64  `json:"successful_requests,omitempty"`
 	InputTokensPerS    *Metric `json:"input_tokens_per_second,omitempty"`
 	OutputTokensPerS   *Metric `json:"output_tokens_per_second,omitempty"`

@@ -56,7 +56,7 @@ func TestExperimentOfUnknownServer(t *testing.T) {
 	for _, gone := range []string{
 		"/shared/environment", "/runs/0/environment", "/runs/0/runtime/version", "/runs/0/runtime/parameters", "/runs/0/runtime/parallelism",
 		"/runs/0/subject/architecture", "/runs/0/subject/quantization", "/runs/0/subject/parameter_count_total", "/runs/0/subject/parameter_count_active",
-		"/runs/0/subject/modalities", "/runs/0/workload/tokenizer", "/runs/0/workload/concurrency", "/runs/0/workload/prefix_behavior",
+		"/runs/0/subject/modalities", "/runs/0/workload/tokenizer", "/runs/0/workload/prefix_behavior",
 	} {
 		edit(t, doc, gone, "remove", nil)
 	}

@@ -321,7 +321,7 @@ type Artifact struct {
 	SizeBytes           int64  `json:"size_bytes"` // at least 1
 	Visibility          string `json:"visibility,omitempty"`
 	RunClientID         string `json:"run_client_id,omitempty"` // kind experiment: the run it is of
-	ClientArtifactID    string `json:"client_artifact_id"` // unique in the manifest
+	ClientArtifactID    string `json:"client_artifact_id"`      // unique in the manifest
 	RawRequestsIncluded bool   `json:"raw_requests_included"`
 }
 
