@@ -295,3 +295,27 @@ func wordSpans(line string) [][2]int {
 	}
 	return spans
 }
+
+// placeholderKinds say what a placeholder stands for. A name and a secret leave
+// the same behind.
+var placeholderKinds = map[string]string{redacted: "secret_or_name", localPath: pathKind, lanAddress: addressKind}
+
+// Redacted lists the places of a document where something was taken out, by what
+// was left there: secret_or_name, local_path, lan_address. What is no JSON has
+// none.
+func Redacted(data []byte) []Redaction {
+	if checkDocument(data) != nil {
+		return nil
+	}
+	var found []Redaction
+	eachString(data, func(path string, line int, s string) {
+		var kinds []string
+		for _, p := range forms().placeholder.FindAllString(s, -1) {
+			kinds = append(kinds, placeholderKinds[p])
+		}
+		if slices.Sort(kinds); len(kinds) > 0 {
+			found = append(found, Redaction{path, line, slices.Compact(kinds)})
+		}
+	})
+	return found
+}
