@@ -44,6 +44,7 @@ type experimentRun struct {
 // experimentWorkload is a [Workload] of which a run may leave out what all runs
 // share.
 type experimentWorkload struct {
+	Task           string
 	Concurrency    int
 	RequestCount   *int64          `json:"request_count"`
 	InputTokens    TokenCount      `json:"input_tokens"`
@@ -84,13 +85,16 @@ func verifyExperiment(bare []byte, files fs.FS) []Finding {
 		v.runAggregate(at, &doc.Runs[i])
 		v.runCommand(at, &doc.Runs[i])
 		v.runReferences(at, &doc.Runs[i])
+		v.runFacts(at, &doc.Runs[i])
 	}
 	if env := doc.Shared.Environment; env != nil {
 		v.under("/shared", func() { v.host(env) })
 	}
 	v.overlaps()
 	v.measuredTwice()
+	v.prompts()
 	v.experimentArtifacts(files)
+	v.runManifests(files)
 	return v.found
 }
 
@@ -157,6 +161,9 @@ func (v *experimentVerifier) runNumbers(at string, r *experimentRun) {
 		}
 	}
 	flow("X2", "input_tokens_per_second", res.InputTokensPerS, w.InputTokens)
+	if w.Task != "" && w.Task != "text_generation" {
+		w.OutputTokens = TokenCount{} // nothing is generated, and the schema has no length of 0
+	}
 	flow("X3", "output_tokens_per_second", res.OutputTokensPerS, w.OutputTokens)
 	in, inKnown := w.InputTokens.perRequest()
 	out, outKnown := w.OutputTokens.perRequest()
@@ -331,7 +338,8 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 }
 
 // overlaps checks X16: one device runs one thing at a time. Each device has one
-// finding, at the first run that began before another had ended.
+// finding, at the first run that began before another had ended. Between the trials
+// of a run there may be other runs, and when each trial began stands elsewhere.
 func (v *experimentVerifier) overlaps() {
 	type span struct {
 		at   int
@@ -341,7 +349,7 @@ func (v *experimentVerifier) overlaps() {
 	busy := make(map[int][]span)
 	for i := range v.doc.Runs {
 		r := &v.doc.Runs[i]
-		if r.aggregate() || r.Environment == nil || r.StartedAt == nil || r.EndedAt == nil {
+		if r.aggregate() || len(r.Trials) > 1 || r.Environment == nil || r.StartedAt == nil || r.EndedAt == nil {
 			continue
 		}
 		var devices []int
