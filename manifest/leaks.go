@@ -40,6 +40,19 @@ func (r *Redactor) Leaks(data []byte, most int) (found []Redaction) {
 	return found
 }
 
+// Hide is [Redactor.String] of a text that holds something in the sense of
+// [Redactor.Leaks]; any other stays as it is, a path outside home folders too.
+func (r *Redactor) Hide(s string) string {
+	if len(r.leaks(s)) == 0 {
+		return s
+	}
+	clean, _ := r.String(s)
+	if len(r.leaks(clean)) > 0 { // what was escaped
+		return redacted
+	}
+	return clean
+}
+
 // leaks are the kinds of what a text holds.
 func (r *Redactor) leaks(s string) (kinds []string) {
 	// What is escaped once more, as in a URL, is as plain to a reader.
@@ -126,4 +139,29 @@ func orRoot(path string) string {
 		return "/"
 	}
 	return path
+}
+
+// ArtifactNames are the file names of the artifacts of a manifest of either kind,
+// each once, in order; an envelope is looked through. What is no manifest has none.
+func ArtifactNames(data []byte) (names []string) {
+	if checkDocument(data) != nil {
+		return nil
+	}
+	bare, _ := unwrap(data)
+	type holder struct{ Artifacts []Artifact }
+	var doc struct {
+		holder
+		Runs []holder
+	}
+	if json.Unmarshal(bare, &doc) != nil {
+		return nil
+	}
+	for _, h := range append([]holder{doc.holder}, doc.Runs...) {
+		for _, a := range h.Artifacts {
+			if a.Filename != "" && !slices.Contains(names, a.Filename) {
+				names = append(names, a.Filename)
+			}
+		}
+	}
+	return names
 }

@@ -300,29 +300,21 @@ func isSimulated(m *manifest.Run) bool {
 // redact cleans every string of the manifest and lists what was taken out, here
 // and before.
 func (d *document) redact(out *manifest.Experiment) (*manifest.Experiment, error) {
-	text, err := json.Marshal(out)
+	public, places, err := manifest.Clean(d.w.Redactor, out)
 	if err != nil {
-		return nil, fmt.Errorf("experiment manifest: %w", err)
+		return nil, fmt.Errorf("experiment: %w", err)
 	}
-	clean, _, err := d.w.Redactor.Document(text)
-	if err != nil {
-		return nil, fmt.Errorf("experiment manifest: %w", err)
-	}
-	var public manifest.Experiment
-	if err := decode(clean, &public); err != nil {
-		return nil, fmt.Errorf("experiment manifest: %w", err)
-	}
-	public.PublisherNotes.Redactions = redactions(clean)
+	public.PublisherNotes.Redactions = redactions(places)
 	if reflect.ValueOf(*public.PublisherNotes).IsZero() {
 		public.PublisherNotes = nil
 	}
-	return &public, nil
+	return public, nil
 }
 
 // redactions says in words what was taken out of a document.
-func redactions(doc []byte) (said []string) {
+func redactions(all []manifest.Redaction) (said []string) {
 	places := map[string][]string{}
-	for _, r := range manifest.Redacted(doc) {
+	for _, r := range all {
 		for _, kind := range r.Kinds {
 			places[kind] = append(places[kind], r.Path)
 		}

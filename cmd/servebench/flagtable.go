@@ -328,6 +328,7 @@ var flagTable = []flagSpec{
 	{Name: "manifest", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the manifest here"},
 	{Name: "records", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the request records here"},
 	{Name: "subject", Group: inOwnRun, Kind: kindFile, Own: true, Help: "YAML file that declares the model for the manifest"},
+	{Name: "fail-on-leak", Group: inOwnRun, Arity: arityNone, Own: true, Help: "exit 4 where a written file holds a key, home folder, name or LAN address"},
 
 	{Name: "sim", Group: inSim, Arity: arityNone, Own: true, Help: "start the embedded simulator and benchmark it"},
 	{Name: "sim-ttft", Group: inSim, Own: true, Default: "50ms", Help: "its time to first token"},

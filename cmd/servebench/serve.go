@@ -173,6 +173,10 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		return &exitError{code: exitUsage, err: flagged(err)}
 	}
 	saved, saveErr := res.Save(o.files(res.Config.Model, res))
+	var leakErr error
+	if o.failOnLeak {
+		leakErr = t.failOnLeak(saved, o.redactor())
+	}
 	if res.Summary.Completed+res.Summary.Failed > 0 {
 		// A reader that has gone away is no reason to lose the exit code; a full
 		// disk is, where the table was all there is.
@@ -191,6 +195,11 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	case saveErr != nil:
 		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case leakErr != nil:
+		if err != nil {
+			t.fail(err)
+		}
+		return leakErr
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
