@@ -37,7 +37,7 @@ var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_T
 func manifestCommand(t *terminal) *cli.Command {
 	return &cli.Command{
 		Name:            "manifest",
-		Usage:           "validate, verify, show and redact manifests; print their schema",
+		Usage:           "validate, verify, show, redact and import manifests; print their schema",
 		Description:     "Files are named after the flags; - or none is standard input. Exit 0: all is well, 2: a file cannot be read, 4: a manifest is invalid or contradicts itself.",
 		HideHelpCommand: true,
 		OnUsageError:    wrongFlag,
@@ -46,6 +46,7 @@ func manifestCommand(t *terminal) *cli.Command {
 			manifestSubcommand("verify", "check that numbers, facts and artifacts agree", "FILE...", func(c *cli.Context) error { return verifyFiles(c, t) }, publishFlag, leakFlag, nameFlag),
 			manifestSubcommand("show", "show a manifest on one screen", "FILE...", func(c *cli.Context) error { return showFiles(c, t) }),
 			manifestSubcommand("redact", "print a manifest without what must not be public; say on stderr what that was", "FILE", func(c *cli.Context) error { return redactFile(c, t) }, nameFlag, leakFlag),
+			manifestSubcommand("import", "make a manifest of a result JSON of vllm bench serve, checked, with what is declared", "RESULT.json", func(c *cli.Context) error { return importFile(c, t) }, importFlags...),
 			manifestSubcommand("schema", "print the JSON Schema", "", func(c *cli.Context) error { return printSchema(c, t) }, publishableFlag),
 		},
 		Action: func(c *cli.Context) error {
