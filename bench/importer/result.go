@@ -219,6 +219,9 @@ func (r *result) arrays() {
 	input, output := r.list("input_lens", r.values["input_lens"]), r.list("output_lens", r.values["output_lens"])
 	ttfts, latencies := r.list("ttfts", r.values["ttfts"]), r.list("latencies", r.values["latencies"])
 	itls, _ := r.values["itls"].([]any)
+	if len(itls) == 0 {
+		itls = nil
+	}
 	n := 0
 	for _, c := range []struct {
 		key  string
