@@ -111,6 +111,10 @@ type Config struct {
 	// manifest; it must hold nothing that may not be published.
 	RunFile json.RawMessage `json:"-"`
 
+	// PrivateNames are names of people and machines that must not be published,
+	// beside those that are known: this host, its user, the host of Target.
+	PrivateNames []string `json:"-"`
+
 	// Command is the command line to write, redacted, into the manifest.
 	Command []string `json:"-"`
 	// Stop, when closed, ends the run early: no new requests, Grace for those in

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,24 +59,11 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 	for _, w := range append(append(slices.Clone(r.Warnings), r.undeclared()...), r.unsaid()...) {
 		m.Warnings = append(m.Warnings, clean(w))
 	}
-	return m
+	return published(m, red)
 }
 
 // redactor knows what must not leave this machine.
-func (r *Result) redactor() *manifest.Redactor {
-	names, numbers := r.Config.addresses()
-	red := &manifest.Redactor{Secrets: append(r.Config.Target.Secrets(), numbers...), HostNames: names}
-	if h, err := os.UserHomeDir(); err == nil {
-		red.Home = h
-	}
-	if h, err := os.Hostname(); err == nil {
-		red.HostNames = append(red.HostNames, h)
-	}
-	if u, err := user.Current(); err == nil {
-		red.UserNames = append(red.UserNames, u.Username)
-	}
-	return red
-}
+func (r *Result) redactor() *manifest.Redactor { return r.Config.Redactor() }
 
 // subject is what was declared; without a declaration only what was asked for.
 func (r *Result) subject() manifest.Subject {

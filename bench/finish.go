@@ -90,6 +90,11 @@ func (r *Result) redact() {
 		}
 		rec.Error = clean
 	}
+	if prefix := r.Config.RequestIDPrefix; red.Hide(prefix) != prefix {
+		for i := range r.Records {
+			r.Records[i].ID = red.Hide(r.Records[i].ID)
+		}
+	}
 }
 
 // countTokens counts the texts whose tokens the server did not.

@@ -139,6 +139,7 @@ func (r *Result) object(selected []string, detailed bool) *object {
 		}
 	}
 	r.setOwn(&o)
+	r.hide(&o)
 	return &o
 }
 
@@ -165,7 +166,7 @@ func (r *Result) setHead(o *object) {
 	o.set("tokenizer_id", tokenizer)
 	o.set("num_prompts", c.Dataset.Prompts)
 	for _, kv := range c.Metadata {
-		o.set(kv[0], kv[1])
+		o.set(r.redactor().Hide(kv[0]), kv[1])
 	}
 	if c.Rate.IsInf() {
 		o.set("request_rate", "inf")

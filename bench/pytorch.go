@@ -37,7 +37,7 @@ func (r *Result) pytorch(f Files, result *object) ([]byte, error) {
 		}
 		record := new(object)
 		record.set("benchmark", newObject("name", "vLLM benchmark", "extra_info", about))
-		record.set("model", newObject("name", r.Config.Model))
+		record.set("model", newObject("name", r.redactor().Hide(r.Config.Model)))
 		record.set("metric", newObject("name", name, "benchmark_values", []any{value}, "extra_info", info))
 		records = append(records, record)
 	}
@@ -62,6 +62,9 @@ func (r *Result) pytorchExtra(f Files, info *object) *object {
 	}
 	if tp, ok := info.values["tensor_parallel_size"]; ok && (args["tensor_parallel_size"] == nil || args["tensor_parallel_size"] == 0) {
 		args["tensor_parallel_size"] = tp
+	}
+	for key, value := range args {
+		args[key] = hidden(r.redactor(), value)
 	}
 	known := func(key string) any {
 		if v, ok := info.values[key]; ok {

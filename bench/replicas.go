@@ -290,12 +290,9 @@ func hostOf(base string) string {
 	return u.Hostname()
 }
 
-// addresses are the replicas' names and addresses, which no file may hold. That of
+// addresses are the names and addresses of the servers, which no file may hold. That of
 // this machine tells nobody anything.
 func (c *Config) addresses() (names, numbers []string) {
-	if len(c.Replicas) == 0 {
-		return nil, nil
-	}
 	for _, base := range c.baseURLs() {
 		host := hostOf(base)
 		ip := net.ParseIP(host)

@@ -6,17 +6,25 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 )
 
 // Encode writes a manifest: indented, keys in a fixed order, no HTML escapes,
 // a newline at the end; the same run gives the same bytes. It fails, and says
 // at which JSON pointers, where a number is NaN or infinite or where the
-// document would break the base profile of the schema. It does not change r.
-func Encode(r *Run) ([]byte, error) {
-	out := *r
-	if out.Warnings == nil {
-		out.Warnings = []string{}
+// document would break the base profile of the schema. It does not change doc.
+func Encode[D Run | Experiment](doc *D) ([]byte, error) {
+	out := *doc
+	switch out := any(&out).(type) {
+	case *Run:
+		out.Warnings = present(out.Warnings)
+	case *Experiment:
+		out.Artifacts = present(out.Artifacts)
+		out.Runs = slices.Clone(out.Runs)
+		for i := range out.Runs {
+			out.Runs[i].Artifacts = present(out.Runs[i].Artifacts)
+		}
 	}
 	if path, bad := notFinite(reflect.ValueOf(out), ""); bad {
 		return nil, fmt.Errorf("encode manifest: %s: a number must be finite", path)
@@ -32,6 +40,14 @@ func Encode(r *Run) ([]byte, error) {
 		return nil, fmt.Errorf("encode manifest: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// present is a list that is written where it is empty too.
+func present[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // notFinite finds the first NaN or infinity, which encoding/json rejects

@@ -2,9 +2,11 @@ package manifest
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"path"
 	"strings"
+	"time"
 )
 
 // RunID is the client_run_id of a run: a prefix of the hash of its result
@@ -13,6 +15,17 @@ import (
 func RunID(result []byte, repetition int) string {
 	sum := sha256.Sum256(result)
 	return fmt.Sprintf("servebench-%x-%d", sum[:6], repetition)
+}
+
+// SubmissionID is the client_submission_id of an experiment: a UUID of version 7
+// (RFC 9562) from the time of its making, to the millisecond, and random bytes.
+func SubmissionID(at time.Time, random [10]byte) string {
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16)
+	copy(id[6:], random[:])
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // Identifier makes the name of a model or tokenizer fit the schema. A path to

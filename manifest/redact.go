@@ -85,7 +85,7 @@ var forms = sync.OnceValue(func() *patterns {
 	re := regexp.MustCompile
 	return &patterns{
 		placeholder: re(`<(?:redacted|local-path|lan-address)>`),
-		userInfo:    re(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'` + "`" + `]*@`),
+		userInfo:    re(`([A-Za-z][A-Za-z0-9+.-]*:(?://|%2[Ff]%2[Ff]))[^\s/?#"'` + "`" + `]*@`),
 		bearer:      re(`(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}`),
 		token: re(`hf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|\b(?:ghp|gho|ghs|github_pat|gsk|xai|nvapi|glpat)[_-][A-Za-z0-9_-]{16,}` +
 			`|\bAKIA[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`),
@@ -182,6 +182,10 @@ func (r *Redactor) paths(s string) string {
 	f := forms()
 	if home := strings.TrimRight(r.Home, `/\`); len(home) > 1 {
 		s = withoutFolder(s, home)
+		if escaped := url.QueryEscape(home); escaped != home {
+			s = withoutFolder(s, escaped)
+			s = withoutFolder(s, strings.ReplaceAll(escaped, "%2F", "%2f"))
+		}
 	}
 	return f.path.ReplaceAllStringFunc(s, func(match string) string {
 		groups := f.path.FindStringSubmatch(match)

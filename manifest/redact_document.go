@@ -47,6 +47,8 @@ type documentRedactor struct {
 	out           bytes.Buffer
 	line, counted int
 	found         []Redaction
+	// instead, if set, says what a string at a place becomes, and nothing else is done.
+	instead func(path, s string) string
 }
 
 // commandKeys are the keys whose strings are command lines.
@@ -66,6 +68,8 @@ func (d *documentRedactor) value(path, key string, secret bool) {
 	case '"':
 		d.text(path, func(s string) (string, []string) {
 			switch {
+			case d.instead != nil:
+				return d.instead(path, s), nil
 			case secret && s != "" && s != redacted:
 				return redacted, []string{secretKind}
 			case secret:
@@ -88,7 +92,7 @@ func (d *documentRedactor) members(path string, secret bool) {
 	for d.more('}') {
 		known := false
 		key := d.text(path, func(s string) (string, []string) {
-			if known = schemaKeys()[s]; known {
+			if known = schemaKeys()[s]; known || d.instead != nil {
 				return s, nil
 			}
 			clean, kinds := d.r.String(s)
@@ -294,4 +298,81 @@ func wordSpans(line string) [][2]int {
 		spans = append(spans, [2]int{start, len(line)})
 	}
 	return spans
+}
+
+// Clean returns a manifest without what must not be published, as [Redactor.Document]
+// finds it, and which places those are. What the schema wants in a form of its own, an
+// id or a name, has a placeholder without its brackets. Numbers in open objects stay as
+// they are written. Where nothing is to be taken out, it is doc itself. The error is of
+// a number that JSON does not have.
+func Clean[D Run | Experiment](r *Redactor, doc *D) (*D, []Redaction, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("redact manifest: %w", err)
+	}
+	clean, found, err := r.Document(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("redact manifest: %w", err)
+	}
+	if len(found) == 0 {
+		return doc, Redacted(clean), nil
+	}
+	clean, err = withPlainPlaceholders(clean, found)
+	if err != nil {
+		return nil, nil, fmt.Errorf("redact manifest: %w", err)
+	}
+	out := new(D)
+	decoder := json.NewDecoder(bytes.NewReader(clean))
+	decoder.UseNumber()
+	if err := decoder.Decode(out); err != nil {
+		return nil, nil, fmt.Errorf("redact manifest: %w", err)
+	}
+	return out, Redacted(clean), nil
+}
+
+// withPlainPlaceholders takes the brackets off what was left at places that then
+// broke the schema.
+func withPlainPlaceholders(clean []byte, found []Redaction) ([]byte, error) {
+	report, err := Profile{}.Check(clean)
+	if err != nil {
+		return nil, err
+	}
+	broken := make(map[string]bool)
+	for _, p := range report.Problems {
+		broken[p.Path] = true
+	}
+	d := &documentRedactor{r: &Redactor{}, in: clean, line: 1}
+	d.instead = func(path, s string) string {
+		if !broken[path] {
+			return s
+		}
+		return strings.NewReplacer("<", "", ">", "").Replace(s)
+	}
+	d.value("", "", false)
+	d.out.Write(clean[d.copied:])
+	return d.out.Bytes(), nil
+}
+
+// placeholderKinds say what a placeholder stands for. A name and a secret leave
+// the same behind.
+var placeholderKinds = map[string]string{redacted: "secret_or_name", localPath: pathKind, lanAddress: addressKind}
+
+// Redacted lists the places of a document where something was taken out, by what
+// was left there: secret_or_name, local_path, lan_address. What is no JSON has
+// none.
+func Redacted(data []byte) []Redaction {
+	if checkDocument(data) != nil {
+		return nil
+	}
+	var found []Redaction
+	eachString(data, func(path string, line int, s string) {
+		var kinds []string
+		for _, p := range forms().placeholder.FindAllString(s, -1) {
+			kinds = append(kinds, placeholderKinds[p])
+		}
+		if slices.Sort(kinds); len(kinds) > 0 {
+			found = append(found, Redaction{path, line, slices.Compact(kinds)})
+		}
+	})
+	return found
 }

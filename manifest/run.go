@@ -17,8 +17,6 @@ package manifest
 const (
 	SchemaVersion = "1.0"
 	KindRun       = "run"
-
-	kindExperiment = "experiment"
 )
 
 // How a run ended, as [Run.Outcome] says it. Only a completed run has results,
@@ -322,7 +320,8 @@ type Artifact struct {
 	MediaType           string `json:"media_type"`
 	SizeBytes           int64  `json:"size_bytes"` // at least 1
 	Visibility          string `json:"visibility,omitempty"`
-	ClientArtifactID    string `json:"client_artifact_id"` // unique in the manifest
+	RunClientID         string `json:"run_client_id,omitempty"` // kind experiment: the run it is of
+	ClientArtifactID    string `json:"client_artifact_id"`      // unique in the manifest
 	RawRequestsIncluded bool   `json:"raw_requests_included"`
 }
 

@@ -87,7 +87,7 @@ func (p Profile) compile() (map[string]*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("read embedded schema: %w", err)
 	}
 	parts := make(map[string]*jsonschema.Schema)
-	for _, name := range []string{KindRun, kindExperiment, "subject"} {
+	for _, name := range []string{KindRun, KindExperiment, "subject"} {
 		if parts[name], err = c.Compile("manifest.json#/$defs/" + name); err != nil {
 			return nil, fmt.Errorf("compile embedded schema: %w", err)
 		}
@@ -177,7 +177,7 @@ func (p Profile) violations(bare []byte, report *Report) ([]violation, error) {
 		return []violation{{"/", "a manifest is a JSON object"}}, nil
 	}
 	name, _ := object["kind"].(string)
-	if name != KindRun && name != kindExperiment {
+	if name != KindRun && name != KindExperiment {
 		return []violation{{"/kind", "value must be one of 'run', 'experiment'"}}, nil
 	}
 	report.Kind = name

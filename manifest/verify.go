@@ -48,7 +48,7 @@ func (p Profile) Verify(data []byte, files fs.FS) []Finding {
 		return schemaFindings(report)
 	}
 	var found []Finding
-	if report.Kind == kindExperiment {
+	if report.Kind == KindExperiment {
 		found = verifyExperiment(bare, files)
 	} else {
 		found = verifyRun(bare, files)

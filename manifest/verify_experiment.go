@@ -17,21 +17,21 @@ type experiment struct {
 		Environment *Environment
 	}
 	Runs      []experimentRun
-	Artifacts []ownedArtifact
+	Artifacts []Artifact
 }
 
 type experimentRun struct {
 	ClientRunID     string `json:"client_run_id"`
 	Status          string
 	Failure         *Failure
-	Trials          []trial
-	Results         *experimentResults
+	Trials          []Trial
+	Results         *ExperimentResults
 	StartedAt       *time.Time `json:"started_at"`
 	EndedAt         *time.Time `json:"ended_at"`
 	DurationSeconds *float64   `json:"duration_seconds"`
-	Relation        struct{ Type string }
+	Relation        Relation
 	Workload        experimentWorkload
-	Artifacts       []ownedArtifact
+	Artifacts       []Artifact
 	Environment     *Environment
 	Subject         Subject
 	Runtime         struct {
@@ -44,44 +44,13 @@ type experimentRun struct {
 // experimentWorkload is a [Workload] of which a run may leave out what all runs
 // share.
 type experimentWorkload struct {
+	Task           string
 	Concurrency    int
 	RequestCount   *int64          `json:"request_count"`
 	InputTokens    TokenCount      `json:"input_tokens"`
 	OutputTokens   TokenCount      `json:"output_tokens"`
 	PrefixBehavior *PrefixBehavior `json:"prefix_behavior"`
 	Dataset        Dataset
-}
-
-type experimentResults struct {
-	TotalTokens        *metric `json:"total_tokens"`
-	FailedRequests     *int64  `json:"failed_requests"`
-	DurationSeconds    *metric `json:"duration_seconds"`
-	RequestsPerSecond  *metric `json:"requests_per_second"`
-	SuccessfulRequests *int64  `json:"successful_requests"`
-	InputTokensPerS    *metric `json:"input_tokens_per_second"`
-	OutputTokensPerS   *metric `json:"output_tokens_per_second"`
-}
-
-// metric is a number with where it came from.
-type metric struct {
-	Value             float64
-	InputRunIDs       []string `json:"input_run_ids"`
-	MeasurementStatus string   `json:"measurement_status"`
-}
-
-func (m *metric) derived() bool { return m != nil && m.MeasurementStatus == "derived" }
-
-type trial struct {
-	ClientTrialID   string            `json:"client_trial_id"`
-	Results         experimentResults // the rate alone
-	DurationSeconds float64           `json:"duration_seconds"`
-	Artifacts       []ownedArtifact
-}
-
-// ownedArtifact is an [Artifact] that says which run it is of.
-type ownedArtifact struct {
-	Artifact
-	RunClientID string `json:"run_client_id"`
 }
 
 // aggregate reports whether a run was not timed but computed from others.
@@ -116,13 +85,16 @@ func verifyExperiment(bare []byte, files fs.FS) []Finding {
 		v.runAggregate(at, &doc.Runs[i])
 		v.runCommand(at, &doc.Runs[i])
 		v.runReferences(at, &doc.Runs[i])
+		v.runFacts(at, &doc.Runs[i])
 	}
 	if env := doc.Shared.Environment; env != nil {
 		v.under("/shared", func() { v.host(env) })
 	}
 	v.overlaps()
 	v.measuredTwice()
+	v.prompts()
 	v.experimentArtifacts(files)
+	v.runManifests(files)
 	return v.found
 }
 
@@ -183,12 +155,15 @@ func (v *experimentVerifier) runNumbers(at string, r *experimentRun) {
 			v.fail("X1", at+"/results/requests_per_second/value", "%v is not %d / %v s = %v", rate.Value, *ok, *d, want)
 		}
 	}
-	flow := func(rule, name string, m *metric, c TokenCount) {
+	flow := func(rule, name string, m *Metric, c TokenCount) {
 		if each, known := c.perRequest(); m != nil && known && !c.same(m.Value, rate.Value*each) {
 			v.fail(rule, at+"/results/"+name+"/value", "%v is not %v req/s x %v tokens = %v", m.Value, rate.Value, each, rate.Value*each)
 		}
 	}
 	flow("X2", "input_tokens_per_second", res.InputTokensPerS, w.InputTokens)
+	if w.Task != "" && w.Task != "text_generation" {
+		w.OutputTokens = TokenCount{} // nothing is generated, and the schema has no length of 0
+	}
 	flow("X3", "output_tokens_per_second", res.OutputTokensPerS, w.OutputTokens)
 	in, inKnown := w.InputTokens.perRequest()
 	out, outKnown := w.OutputTokens.perRequest()
@@ -343,7 +318,7 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 	}
 	for _, m := range []struct {
 		name string
-		*metric
+		*Metric
 	}{
 		{"total_tokens", r.Results.TotalTokens},
 		{"duration_seconds", r.Results.DurationSeconds},
@@ -351,7 +326,7 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 		{"input_tokens_per_second", r.Results.InputTokensPerS},
 		{"output_tokens_per_second", r.Results.OutputTokensPerS},
 	} {
-		if m.metric == nil {
+		if m.Metric == nil {
 			continue
 		}
 		for i, id := range m.InputRunIDs {
@@ -363,7 +338,8 @@ func (v *experimentVerifier) runReferences(at string, r *experimentRun) {
 }
 
 // overlaps checks X16: one device runs one thing at a time. Each device has one
-// finding, at the first run that began before another had ended.
+// finding, at the first run that began before another had ended. Between the trials
+// of a run there may be other runs, and when each trial began stands elsewhere.
 func (v *experimentVerifier) overlaps() {
 	type span struct {
 		at   int
@@ -373,7 +349,7 @@ func (v *experimentVerifier) overlaps() {
 	busy := make(map[int][]span)
 	for i := range v.doc.Runs {
 		r := &v.doc.Runs[i]
-		if r.aggregate() || r.Environment == nil || r.StartedAt == nil || r.EndedAt == nil {
+		if r.aggregate() || len(r.Trials) > 1 || r.Environment == nil || r.StartedAt == nil || r.EndedAt == nil {
 			continue
 		}
 		var devices []int
@@ -441,11 +417,11 @@ func (v *experimentVerifier) measuredTwice() {
 func (v *experimentVerifier) experimentArtifacts(files fs.FS) {
 	seen := seenArtifacts{}
 	n, sizes := 0, make(map[int64]bool)
-	each := func(at string, list []ownedArtifact) {
+	each := func(at string, list []Artifact) {
 		for i, a := range list {
 			at := fmt.Sprintf("%s/artifacts/%d", at, i)
 			n, sizes[a.SizeBytes] = n+1, true
-			v.artifact(files, seen, at, a.Artifact)
+			v.artifact(files, seen, at, a)
 			if a.RunClientID != "" && v.runs[a.RunClientID] == nil {
 				v.fail("X11", at+"/run_client_id", "no run has the id %q", a.RunClientID)
 			}

@@ -27,6 +27,7 @@ func TestVerifyExperimentReference(t *testing.T) {
 		`warn X10 /runs/24/duration_seconds: 58.004640371229705, but the longest run that was added took 23.31002331002331`,
 		`warn X10 /runs/24/started_at: the runs that were added lasted from 2026-08-15T16:00:00Z to 2026-08-15T16:00:23.31Z`,
 		`warn X19 /runs/6: the duration and rate of "checkpoint-unsloth-c8": one measurement, two runs`,
+		`warn C16 /runs/0/workload/dataset: no sha256 identifies the prompts, and 21 more such`,
 		`warn X17 /runs/16/artifacts/0/filename: "benchmark-20260815T160000.json" is another artifact's name too`,
 		`warn X17 /runs/17/artifacts/0/filename: "benchmark-20260815T160000.json" is another artifact's name too`,
 		`warn X17 /runs/18/artifacts/0/filename: "benchmark-20260815T160000.json" is another artifact's name too`,
@@ -92,6 +93,10 @@ func TestVerifyExperimentFindsWhatIsWrong(t *testing.T) {
 		{"a cache against the server's", edits{run + "/workload/prefix_behavior/cache_enabled": true}, []string{"C7 " + run + "/workload/prefix_behavior"}, nil},
 		{"a request longer than the model", edits{run + "/runtime/parameters/vllm/max_model_len": 6000, run + "/runtime/command_sanitized": "vllm serve MODEL"}, []string{"C11 " + run + "/runtime/parameters/vllm/max_model_len"}, nil},
 		{"more active than there are", edits{run + "/subject/parameter_count_active": 27000000000}, []string{"C12 " + run + "/subject/parameter_count_active"}, nil},
+		{"another driver", edits{run + "/environment/accelerators/0/driver": "1.2"}, []string{"C5 " + run + "/environment/accelerators/0/driver"}, nil},
+		{"a number as text", edits{run + "/runtime/parameters/vllm/max_model_len": "6144"}, []string{"C15 " + run + "/runtime/parameters/vllm/max_model_len"}, nil},
+		{"prompts with a hash", edits{run + "/workload/dataset/sha256": strings.Repeat("0", 64)}, []string{"C16 /runs/1/workload/dataset"}, []string{"C16 /runs/0/workload/dataset"}},
+		{"a pooled task has no output", edits{run + "/workload/task": "embedding", results + "/output_tokens_per_second/value": 0}, nil, nil},
 		{"no processor", edits{"/shared/environment/cpu/model": "x86_64"}, []string{"C14 /shared/environment/cpu/model"}, nil},
 	} {
 		doc := document(t, "seed-experiment")
@@ -132,5 +137,54 @@ func TestVerifyExperimentFiles(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"sha256 /artifacts/0", "size /runs/4/artifacts/0/size_bytes", "sha256 /runs/4/artifacts/0/sha256"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A run's own manifest is held against the run.
+func TestVerifyExperimentRunManifests(t *testing.T) {
+	own := document(t, "seed-run-1")
+	for pointer, value := range map[string]any{
+		"/subject/identifier": "nvidia/Gemma-4-26B-A4B-NVFP4", "/subject/revision": "03f11a2ecf5d5c682c2720f1fb9bd46001bcf651",
+		"/runtime/launch_command": "python -m other", "/workload/tokenizer/revision": "03f11a2ecf5d5c682c2720f1fb9bd46001bcf651",
+	} {
+		edit(t, own, pointer, "replace", value)
+	}
+	verify := func(name string, content []byte) []string {
+		doc := document(t, "seed-experiment")
+		artifact := map[string]any{
+			"kind": "runpile_run_manifest_json", "filename": "own.manifest.json", "media_type": "application/json", "sha256": fmt.Sprintf("%x", sha256.Sum256(content)), "size_bytes": len(content),
+			"license": "CC-BY-4.0", "visibility": "public", "run_client_id": "checkpoint-nvidia-c8", "client_artifact_id": "checkpoint-nvidia-c8-manifest", "raw_requests_included": false,
+		}
+		for _, place := range []string{"/runs/0/artifacts/1", "/runs/0/trials/0/artifacts/1"} {
+			edit(t, doc, place, "add", artifact)
+		}
+		var got []string
+		for _, f := range Verify(marshal(t, doc), fstest.MapFS{name: {Data: content}}) {
+			if f.Rule == "run" {
+				got = append(got, f.String())
+			}
+		}
+		return got
+	}
+	const here = "fail run /runs/0/artifacts/1: "
+	for _, c := range []struct {
+		why, name string
+		content   []byte
+		want      []string
+	}{
+		{"another's numbers", "own.manifest.json", marshal(t, own), []string{
+			here + "the duration of checkpoint-nvidia-c8 is 66.18882687296718 in own.manifest.json and 61.95786864931846 here",
+			here + "the rate of requests of checkpoint-nvidia-c8 is 3.8677222742038873 in own.manifest.json and 8.07 here",
+			"fail run /runs/0/results/successful_requests: 500, but the trials' manifests add up to 256",
+			"fail run /runs/0/results/total_tokens/value: 3.0005e+06, but the trials' manifests add up to 327680",
+		}},
+		{"no manifest", "own.manifest.json", []byte("{}"), []string{here + "own.manifest.json is no valid manifest: /kind: value must be one of 'run', 'experiment'"}},
+		{"an experiment", "own.manifest.json", readFile(t, "seed-experiment.json"), []string{here + "own.manifest.json is a manifest of kind experiment; want run"}},
+		{"not here", "other.json", []byte("{}"), nil},
+	} {
+		got := verify(c.name, c.content)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.why, diff)
+		}
 	}
 }

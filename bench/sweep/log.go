@@ -70,21 +70,13 @@ func readSince(w *bytes.Buffer, path string, from int64) (int64, error) {
 	return end, err
 }
 
-var (
-	// escapes are what terminals take for colours and the like.
-	escapes = regexp.MustCompile(`\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])`)
-	// prompts are the ways in which engines log what they were asked: vLLM's
-	// --enable-log-requests writes prompt: '…' and prompt_token_ids: […].
-	prompts = regexp.MustCompile(`(?i)["']?\b(prompt|prompts|prompt_token_ids|messages|input_ids|text)\b["']?\s*[:=]\s*['"\[{]`)
-)
-
 // secretName is a variable whose value is nobody's business: HF_TOKEN, but not
 // TOKENIZERS_PARALLELISM.
 var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|pass|password|passwd|credentials?)$`)
 
 // redactor knows what must not be published of a point and its server.
 func (r *runner) redactor(s Step, res *bench.Result) *manifest.Redactor {
-	red := res.Redactor()
+	red := res.Config.Redactor()
 	red.Secrets = slices.Concat(red.Secrets, r.Secrets)
 	c := s.Point.Server
 	if c == nil {
@@ -106,34 +98,4 @@ func (r *runner) redactor(s Step, res *bench.Result) *manifest.Redactor {
 		red.Secrets = append(red.Secrets, value)
 	}
 	return red
-}
-
-// publicLog is a log without what must not be published: what red knows, and
-// prompts.
-func publicLog(red *manifest.Redactor, raw []byte) []byte {
-	var out bytes.Buffer
-	for line := range strings.SplitSeq(strings.ToValidUTF8(string(raw), "\uFFFD"), "\n") {
-		line = strings.TrimRight(line, "\r")
-		if i := strings.LastIndexByte(line, '\r'); i >= 0 {
-			line = line[i+1:] // a progress bar: its last state
-		}
-		line = escapes.ReplaceAllString(line, "")
-		line = strings.Map(func(c rune) rune {
-			if c < ' ' && c != '\t' || c == 0x7f {
-				return -1
-			}
-			return c
-		}, line)
-		if at := prompts.FindStringIndex(line); at != nil {
-			line = line[:at[0]] + "<prompt>"
-		}
-		line, _ = red.String(line)
-		out.WriteString(line)
-		out.WriteByte('\n')
-	}
-	clean := bytes.TrimRight(out.Bytes(), "\n")
-	if len(clean) == 0 {
-		return nil
-	}
-	return append(clean, '\n')
 }

@@ -110,28 +110,6 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func TestPublicLog(t *testing.T) {
-	red := &manifest.Redactor{Home: "/home/somebody", HostNames: []string{"bigbox"}, Secrets: []string{"sk-canary-123456"}}
-	for in, want := range map[string]string{
-		"":       "",
-		"\n\n":   "",
-		"plain":  "plain\n",
-		"a\r\nb": "a\nb\n",
-		"\x1b[1;36m(EngineCore pid=7)\x1b[0;0m INFO":                      "(EngineCore pid=7) INFO\n",
-		"Loading:  10%\rLoading: 100%":                                    "Loading: 100%\n",
-		"key sk-canary-123456 on bigbox at 10.1.2.3":                      "key <redacted> on <redacted> at <lan-address>\n",
-		"Received request cmpl-1: prompt: 'My secret plan', params: x":    "Received request cmpl-1: <prompt>\n",
-		"Received request cmpl-1: params, prompt_token_ids: [1, 2, 3], x": "Received request cmpl-1: params, <prompt>\n",
-		`body {"messages": [{"role":"user"}]}`:                            "body {<prompt>\n",
-		"Avg prompt throughput: 12.0 tokens/s":                            "Avg prompt throughput: 12.0 tokens/s\n",
-		"bad \xff byte":                                                   "bad \uFFFD byte\n",
-	} {
-		if got := string(publicLog(red, []byte(in))); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
-	}
-}
-
 // A long log keeps its beginning and its end, and what was read is not read again.
 func TestReadSince(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")

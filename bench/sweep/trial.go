@@ -431,7 +431,7 @@ func renameInside(path, name, aside string) error {
 
 // logPage is a server's log as a file of the run, nil where it said nothing.
 func (r *runner) logPage(s Step, res *bench.Result, kind string, raw []byte) *bench.Page {
-	clean := publicLog(r.redactor(s, res), raw)
+	clean := server.SanitizedLog(raw, r.redactor(s, res))
 	if len(clean) == 0 {
 		return nil
 	}

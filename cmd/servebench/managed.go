@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +104,7 @@ func withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
 	if !ok || len(start.LogTail) == 0 {
 		return f, nil
 	}
-	tail := sanitizedLog(start.LogTail)
+	tail := server.SanitizedLog(start.LogTail, localRedactor(nil))
 	if stem := stemOf(f); stem != "" && len(tail) > 0 {
 		f.Pages = append(f.Pages, bench.Page{
 			Path: stem + name, Kind: "server_log_text", MediaType: "text/plain", ID: id,
@@ -153,18 +152,6 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 		return &exitError{code: s.code(), err: errors.New("interrupted while the server started")}
 	}
 	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
-}
-
-// sanitizedLog takes out of a log what must not be published.
-func sanitizedLog(tail []byte) []byte {
-	red := localRedactor(nil)
-	var b bytes.Buffer
-	for line := range strings.Lines(string(bytes.ToValidUTF8(tail, []byte("?")))) {
-		clean, _ := red.String(strings.TrimRight(line, "\r\n"))
-		b.WriteString(clean)
-		b.WriteByte('\n')
-	}
-	return b.Bytes()
 }
 
 func lastLines(text []byte, n int) []string {

@@ -37,15 +37,16 @@ var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_T
 func manifestCommand(t *terminal) *cli.Command {
 	return &cli.Command{
 		Name:            "manifest",
-		Usage:           "validate, verify, show and redact manifests; print their schema",
+		Usage:           "validate, verify, show, redact and import manifests; print their schema",
 		Description:     "Files are named after the flags; - or none is standard input. Exit 0: all is well, 2: a file cannot be read, 4: a manifest is invalid or contradicts itself.",
 		HideHelpCommand: true,
 		OnUsageError:    wrongFlag,
 		Subcommands: []*cli.Command{
 			manifestSubcommand("validate", "hold files against the schema", "FILE...", func(c *cli.Context) error { return validateFiles(c, t) }, publishableFlag, referencesFlag),
-			manifestSubcommand("verify", "check that numbers, facts and artifacts agree", "FILE...", func(c *cli.Context) error { return verifyFiles(c, t) }, publishFlag),
+			manifestSubcommand("verify", "check that numbers, facts and artifacts agree", "FILE...", func(c *cli.Context) error { return verifyFiles(c, t) }, publishFlag, leakFlag, nameFlag),
 			manifestSubcommand("show", "show a manifest on one screen", "FILE...", func(c *cli.Context) error { return showFiles(c, t) }),
-			manifestSubcommand("redact", "print a manifest without what must not be public; say on stderr what that was", "FILE", func(c *cli.Context) error { return redactFile(c, t) }, nameFlag),
+			manifestSubcommand("redact", "print a manifest without what must not be public; say on stderr what that was", "FILE", func(c *cli.Context) error { return redactFile(c, t) }, nameFlag, leakFlag),
+			manifestSubcommand("import", "make a manifest of a result JSON of vllm bench serve, checked, with what is declared", "RESULT.json", func(c *cli.Context) error { return importFile(c, t) }, importFlags...),
 			manifestSubcommand("schema", "print the JSON Schema", "", func(c *cli.Context) error { return printSchema(c, t) }, publishableFlag),
 		},
 		Action: func(c *cli.Context) error {
@@ -196,6 +197,10 @@ func validateFiles(c *cli.Context, t *terminal) error {
 
 func verifyFiles(c *cli.Context, t *terminal) error {
 	profile := manifest.Profile{Publishable: c.Bool(publishFlag.Name)}
+	var red *manifest.Redactor
+	if c.Bool(leakFlag.Name) {
+		red = localRedactor(c.StringSlice(nameFlag.Name))
+	}
 	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
 		files, closeFiles, err := beside(name)
 		if err != nil {
@@ -226,7 +231,16 @@ func verifyFiles(c *cli.Context, t *terminal) error {
 			verdict = "not verified"
 		}
 		sayf(w, "%s: %s: %s, %s%s", name, verdict, count(number[manifest.Fail], "failure"), count(number[manifest.Warn], "warning"), unseen)
-		return number[manifest.Fail] == 0, nil
+		leaking := false
+		if red != nil {
+			inside := t.leaksIn(name, data, red)
+			n, err := t.leaksBeside(files, data, red)
+			if err != nil {
+				return false, err
+			}
+			leaking = inside || n > 0
+		}
+		return number[manifest.Fail] == 0 && !leaking, nil
 	})
 }
 
@@ -303,19 +317,30 @@ func redactFile(c *cli.Context, t *terminal) error {
 				t.notef("%s", clip(fmt.Sprintf("%s: %s: %s", name, p.Path, p.Message), 2000))
 			}
 		}
-		return len(after.Problems) == 0, nil
+		leaking := c.Bool(leakFlag.Name) && t.leaksIn(name, out, r)
+		return len(after.Problems) == 0 && !leaking, nil
 	})
+}
+
+func secretsOfEnvironment() (secrets []string) {
+	for _, name := range secretVariables {
+		if secret := os.Getenv(name); secret != "" {
+			secrets = append(secrets, secret)
+		}
+	}
+	return secrets
+}
+
+// privateNames are further names that must not be published, such as those of the
+// servers' machines, which nothing here can find out.
+func privateNames() []string {
+	return strings.FieldsFunc(os.Getenv("SERVEBENCH_PRIVATE_NAMES"), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // localRedactor knows the secrets and names of this machine and its user, and
 // the names it is told.
 func localRedactor(names []string) *manifest.Redactor {
-	r := &manifest.Redactor{HostNames: names}
-	for _, name := range secretVariables {
-		if secret := os.Getenv(name); secret != "" {
-			r.Secrets = append(r.Secrets, secret)
-		}
-	}
+	r := &manifest.Redactor{HostNames: append(privateNames(), names...), Secrets: secretsOfEnvironment()}
 	if home, err := os.UserHomeDir(); err == nil {
 		r.Home = home
 	}

@@ -34,7 +34,7 @@ type options struct {
 	dir, filename               string
 	manifest, records           string
 	selected                    []string
-	quiet, dryRun               bool
+	quiet, dryRun, failOnLeak   bool
 	plotTimeline, plotStats     bool
 	thresholds                  [2]float64     // between times per token in the timeline, ms
 	remarks                     []string       // on flags that were given and change nothing
@@ -57,7 +57,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		saving: r.on("save-result"), detailed: r.on("save-detailed"), appending: r.on("append-result"),
 		dir: r.text("result-dir"), filename: r.text("result-filename"),
 		manifest: r.text("manifest"), records: r.text("records"),
-		quiet: r.on("disable-tqdm"), dryRun: r.on("dry-run"),
+		quiet: r.on("disable-tqdm"), dryRun: r.on("dry-run"), failOnLeak: r.on("fail-on-leak"),
 		plotTimeline: r.on("plot-timeline"), plotStats: r.on("plot-dataset-stats"),
 	}
 	cfg := &o.config
@@ -75,6 +75,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		ProbeRate:      r.number("probe-request-rate"), Profile: r.on("profile"),
 		Label: r.text("label"), Metadata: r.pairs("metadata", false),
 		RequestIDPrefix: r.prefix(),
+		PrivateNames:    privateNames(),
 		Extra:           r.object("extra-body"),
 		Sampling: openai.Sampling{
 			Temperature: r.optionalNumber("temperature"), TopP: r.optionalNumber("top-p"), TopK: r.optionalInt("top-k"),
@@ -360,10 +361,11 @@ func (o *options) resultPath(model string) string {
 
 // defaultName is vLLM's name for a result file.
 func (o *options) defaultName(model string) string {
-	c := &o.config
-	name := fmt.Sprintf("%s-%sqps", cmp.Or(c.Label, c.Backend), c.Rate)
+	c, red := &o.config, o.redactor()
+	first := cmp.Or(red.Hide(c.Label), c.Backend)
+	name := fmt.Sprintf("%s-%sqps", first, c.Rate)
 	if ramp := c.Ramp; ramp != nil {
-		name = fmt.Sprintf("%s-%v", cmp.Or(c.Label, c.Backend), ramp)
+		name = fmt.Sprintf("%s-%v", first, ramp)
 	}
 	if c.MaxConcurrency > 0 {
 		name += fmt.Sprintf("-concurrency%d", c.MaxConcurrency)
@@ -371,7 +373,14 @@ func (o *options) defaultName(model string) string {
 	if o.started.IsZero() {
 		o.started = time.Now()
 	}
-	return slug(name+"-"+filepath.Base(model), nameMax) + "-" + o.started.Format("20060102-150405") + ".json"
+	return slug(name+"-"+red.Hide(filepath.Base(model)), nameMax) + "-" + o.started.Format("20060102-150405") + ".json"
+}
+
+// redactor knows what must not be published of the run and of this machine.
+func (o *options) redactor() *manifest.Redactor {
+	r := o.config.Redactor()
+	r.Secrets = append(r.Secrets, secretsOfEnvironment()...)
+	return r
 }
 
 // nameMax leaves room behind a label and a model of any length for the time and

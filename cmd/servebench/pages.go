@@ -9,16 +9,17 @@ import (
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
+	"github.com/servebench/servebench/manifest"
 )
 
 // pages are the pages that were asked for, of a result that may be unknown before the
 // run: beside the result file, or where it would be. A run in which nothing was sent or
 // succeeded has nothing to draw, and says why by itself.
 func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
-	stem := withoutExt(o.resultPath(model))
+	stem, red := withoutExt(o.resultPath(model)), o.redactor()
 	add := func(kind, title string, draw func(io.Writer, report.Page) error) {
 		out = append(out, bench.Page{Path: stem + kind, Write: func(w io.Writer) error {
-			return draw(w, report.Page{Title: title + printable(model), Simulated: res.Simulated(), Facts: facts(res)})
+			return draw(w, report.Page{Title: title + red.Hide(printable(model)), Simulated: res.Simulated(), Facts: facts(res, red)})
 		}})
 	}
 	if o.plotTimeline && (res == nil || res.Summary.Completed+res.Summary.Failed > 0) {
@@ -40,7 +41,7 @@ func withoutExt(path string) string {
 }
 
 // facts are what stands above a page's charts.
-func facts(res *bench.Result) [][2]string {
+func facts(res *bench.Result, red *manifest.Redactor) [][2]string {
 	c := &res.Config
 	load := "closed loop"
 	switch {
@@ -55,7 +56,7 @@ func facts(res *bench.Result) [][2]string {
 		load += fmt.Sprintf(", %d at a time", c.MaxConcurrency)
 	}
 	return [][2]string{
-		{"model", printable(cmp.Or(c.Model, "not known"))}, {"backend", c.Backend}, {"data set", c.Dataset.Name}, {"load", load},
+		{"model", red.Hide(printable(cmp.Or(c.Model, "not known")))}, {"backend", c.Backend}, {"data set", c.Dataset.Name}, {"load", load},
 		{"requests", fmt.Sprintf("%d, %d failed", res.Summary.Completed+res.Summary.Failed, res.Summary.Failed)},
 		{"duration", fmt.Sprintf("%.2f s", res.Duration.Seconds())}, {"started", res.Start.Format("2006-01-02 15:04:05 MST")},
 	}

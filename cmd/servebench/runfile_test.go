@@ -26,15 +26,6 @@ import (
 )
 
 // write puts a file into a new folder and returns its path.
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // resolved reads a command line of serve, with -f or without.
 func resolved(t *testing.T, args ...string) (*options, error) {
 	t.Helper()
@@ -61,7 +52,7 @@ func must(t *testing.T, args ...string) *options {
 
 // A file is the same as its flags, and its resolved form says the same again.
 func TestRunFileEqualsFlags(t *testing.T) {
-	file := write(t, "run.yaml", `bench:
+	file := write(t, t.TempDir(), "run.yaml", `bench:
   backend: openai-chat
   model: m
   random_input_len: 1_000
@@ -87,7 +78,7 @@ func TestRunFileEqualsFlags(t *testing.T) {
 	if diff := cmp.Diff(b.config, a.config, same); diff != "" || !cmp.Equal(a.sim, b.sim) || !slices.Equal(a.selected, b.selected) {
 		t.Errorf("file (+) and flags (-): %s", diff)
 	}
-	again := must(t, "-f", write(t, "again.json", string(a.config.RunFile)))
+	again := must(t, "-f", write(t, t.TempDir(), "again.json", string(a.config.RunFile)))
 	if diff := cmp.Diff(a.config, again.config, same); diff != "" {
 		t.Errorf("the resolved file (+) and the first (-): %s", diff)
 	}
@@ -95,7 +86,7 @@ func TestRunFileEqualsFlags(t *testing.T) {
 
 // Flags go before the file's: lists too, and what names another target.
 func TestFlagsGoBeforeTheFile(t *testing.T) {
-	file := write(t, "run.yaml", "bench: {model: m, goodput: ['ttft:200', 'tpot:5'], metadata: [a=b], base-url: 'http://127.0.0.1:9', num-prompts: 7}\n")
+	file := write(t, t.TempDir(), "run.yaml", "bench: {model: m, goodput: ['ttft:200', 'tpot:5'], metadata: [a=b], base-url: 'http://127.0.0.1:9', num-prompts: 7}\n")
 	o := must(t, "-f", file, "--goodput", "e2el:1", "--metadata", "--num_prompts=3", "--sim")
 	if diff := cmp.Diff(map[string]float64{"e2el": 1}, o.config.Goodput); diff != "" || o.config.Metadata != nil || o.config.Dataset.Prompts != 3 || o.sim == nil {
 		t.Errorf("%s %v %d %v", diff, o.config.Metadata, o.config.Dataset.Prompts, o.sim)
@@ -103,12 +94,12 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 	if o := must(t, "-f", file, "--port", "8080"); o.config.Target.BaseURL != "http://127.0.0.1:8080" {
 		t.Error(o.config.Target.BaseURL)
 	}
-	file = write(t, "sim.yaml", "bench: {sim: true, sim-ttft: 5ms}\n")
+	file = write(t, t.TempDir(), "sim.yaml", "bench: {sim: true, sim-ttft: 5ms}\n")
 	if o := must(t, "-f", file, "--base-url", "http://127.0.0.1:7"); o.sim != nil || o.config.Target.BaseURL != "http://127.0.0.1:7" {
 		t.Errorf("%v %s", o.sim, o.config.Target.BaseURL)
 	}
 	// A server section gives way to a server that is named.
-	file = write(t, "server.yaml", "server: {command: [vllm, serve, m]}\n")
+	file = write(t, t.TempDir(), "server.yaml", "server: {command: [vllm, serve, m]}\n")
 	if o := must(t, "-f", file, "--base-url", "http://127.0.0.1:7"); o.server != nil || strings.Contains(string(o.config.RunFile), "vllm") || len(o.remarks) != 1 {
 		t.Errorf("%v %s %q", o.server, o.config.RunFile, o.remarks)
 	}
@@ -130,7 +121,7 @@ func TestRunFileMistakesHavePlaces(t *testing.T) {
 		{"bench: {sim: true}\nserver:\n  command: [a]\n", "run.yaml:3:12: server.command has no word serve"},
 		{"bench:\n  num-prompts: 1\n  nim-prompts: 1\n", "run.yaml:3:3: bench.nim-prompts is no flag of servebench serve; did you mean bench.num-prompts?"},
 	} {
-		path := write(t, "run.yaml", c.text)
+		path := write(t, t.TempDir(), "run.yaml", c.text)
 		code, out, errs := command(t, "serve", "-f", path, "--dry-run")
 		if code != exitUsage || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit %d: %s%s\nwant %s", c.text, code, errs, out, c.want)
@@ -141,7 +132,7 @@ func TestRunFileMistakesHavePlaces(t *testing.T) {
 		}
 	}
 	// A flag of the command line is none of the file's.
-	_, _, errs := command(t, "serve", "-f", write(t, "run.yaml", "bench: {top-p: 0.5}\n"), "--top-p", "7", "--dry-run")
+	_, _, errs := command(t, "serve", "-f", write(t, t.TempDir(), "run.yaml", "bench: {top-p: 0.5}\n"), "--top-p", "7", "--dry-run")
 	if !strings.Contains(errs, "servebench: --top-p: 7; want") || strings.Contains(errs, "run.yaml") {
 		t.Error(errs)
 	}
@@ -213,7 +204,7 @@ publish: {name: "{subject.identifier} {variant}", notes: from 192.168.7.9}
 			t.Errorf("the run file holds %s", secret)
 		}
 	}
-	envelope := write(t, "enveloped.json", `{"id": "run_x", "manifest": `+text+`}`)
+	envelope := write(t, t.TempDir(), "enveloped.json", `{"id": "run_x", "manifest": `+text+`}`)
 	for i, path := range []string{filepath.Join(dir, "run.manifest.json"), envelope} {
 		out := filepath.Join(dir, fmt.Sprintf("again%d.json", i))
 		code, _, errs := command(t, append([]string{"serve", "-f", path, "--result-filename", out}, quick...)...)
@@ -270,7 +261,7 @@ func (f *fakeServer) Stop(context.Context) error { f.stopped = true; return nil 
 func managed(t *testing.T, text string, start starter) (code int, said string, m *manifest.Run, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	o := must(t, "-f", write(t, "run.yaml", text), "--save-result", "--result-dir", dir, "--result-filename", "r.json")
+	o := must(t, "-f", write(t, t.TempDir(), "run.yaml", text), "--save-result", "--result-dir", dir, "--result-filename", "r.json")
 	o.start = start
 	var out, errs lines // a signal is told from another goroutine
 	term := &terminal{out: &out, err: &errs}
@@ -432,7 +423,7 @@ func TestInterruptedStart(t *testing.T) {
 
 // The simulator takes the server's place under the same launch line.
 func TestSimTakesTheServersPlace(t *testing.T) {
-	file := write(t, "run.yaml", managedFile+"sim: {like: ref.json, args: [--time-scale, 0.1]}\n")
+	file := write(t, t.TempDir(), "run.yaml", managedFile+"sim: {like: ref.json, args: [--time-scale, 0.1]}\n")
 	o := must(t, "-f", file, "--sim")
 	want := []string{"{servebench}", "sim", "--like", filepath.Join(filepath.Dir(file), "ref.json"), "--time-scale", "0.1", "org/m", "--port", "{port}"}
 	if diff := cmp.Diff(want, o.server.Command); diff != "" || o.sim != nil {
@@ -478,7 +469,7 @@ func TestConfigCommands(t *testing.T) {
 			t.Errorf("%q: exit %d: %s", args, code, out)
 		}
 	}
-	good, bad := filepath.Join(dir, "run.yaml"), write(t, "bad.yaml", "bench: {x: 1, model: [a]}\n")
+	good, bad := filepath.Join(dir, "run.yaml"), write(t, t.TempDir(), "bad.yaml", "bench: {x: 1, model: [a]}\n")
 	code, out, errs := command(t, "config", "check", bad, good)
 	if code != exitUsage || !strings.Contains(errs, "not passed by 1 of 2") || strings.Count(errs, "bad.yaml:1:") != 2 || !strings.Contains(out, good) {
 		t.Errorf("exit %d: %s%s", code, errs, out)
@@ -487,7 +478,7 @@ func TestConfigCommands(t *testing.T) {
 
 // An experiment becomes points as they are run.
 func TestResolveExperiment(t *testing.T) {
-	file := write(t, "e.yaml", `experiment: {id: e, title: T, publisher_notes: {warnings: [w], public_data_license_affirmed: true}}
+	file := write(t, t.TempDir(), "e.yaml", `experiment: {id: e, title: T, publisher_notes: {warnings: [w], public_data_license_affirmed: true}}
 base:
   bench: {model: m, num-prompts: 5, temperature: 0}
   server: {command: [vllm, serve, m, --x, "{x}"]}
@@ -528,7 +519,7 @@ groups:
 	if len(digests) != 3 {
 		t.Errorf("%d digests, want 3", len(digests))
 	}
-	if _, err := term.resolveExperiment(t.Context(), write(t, "e.yaml", strings.Replace(mustRead(t, file), "num-prompts: 5", "top-p: 9", 1)), nil); err == nil || strings.Count(err.Error(), "bench.top-p: 9; want") != 1 {
+	if _, err := term.resolveExperiment(t.Context(), write(t, t.TempDir(), "e.yaml", strings.Replace(mustRead(t, file), "num-prompts: 5", "top-p: 9", 1)), nil); err == nil || strings.Count(err.Error(), "bench.top-p: 9; want") != 1 {
 		t.Error(err)
 	}
 }
@@ -551,7 +542,7 @@ func TestDocumentedFiles(t *testing.T) {
 	}
 	for i, b := range blocks {
 		b, _, _ = strings.Cut(b, "```")
-		code, out, errs := command(t, "config", "check", write(t, runfile.Kinds()[i]+".yaml", b))
+		code, out, errs := command(t, "config", "check", write(t, t.TempDir(), runfile.Kinds()[i]+".yaml", b))
 		if code != 0 || errs != "" || !strings.Contains(out, map[string]string{"run": "a run: 256 requests", "experiment": "the experiment judge: 11 points, 13 trials, 1 computed run"}[runfile.Kinds()[i]]) {
 			t.Errorf("exit %d: %s%s", code, errs, out)
 		}

@@ -223,6 +223,10 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	}
 	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
 	saved, saveErr := res.Save(files)
+	var leakErr error
+	if o.failOnLeak {
+		leakErr = t.failOnLeak(saved, o.redactor())
+	}
 	if res.Summary.Completed+res.Summary.Failed > 0 {
 		// A reader that has gone away is no reason to lose the exit code; a full
 		// disk is, where the table was all there is.
@@ -241,6 +245,11 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	case saveErr != nil:
 		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
+	case leakErr != nil:
+		if err != nil {
+			t.fail(err)
+		}
+		return leakErr
 	case died != nil && (err != nil || res.Stopped):
 		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %w", died)}
 	case res.Stopped:
