@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,8 +19,8 @@ type command struct {
 func engineCommands(text string) []command {
 	var engines []command
 	for line := range strings.SplitSeq(text, "\n") {
-		if c := parseCommand(line); slices.Contains(c.words, "vllm") && slices.Contains(c.words, "serve") {
-			engines = append(engines, c)
+		if c := parseLaunch(splitWords(line)); c.engine != "" {
+			engines = append(engines, c.command)
 		}
 	}
 	return engines
