@@ -2,6 +2,8 @@ package bench
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -377,7 +379,10 @@ func (d *document) tokenizer() *manifest.Tokenizer {
 	case r.Plan.Counted != "server":
 		return nil
 	case r.Simulated():
-		t.Identifier = "servebench-sim"
+		// Its tokenizer is a piece of its code. It has no commit of its own, and
+		// what is published wants one: the version's digest stands for it.
+		sum := sha256.Sum256([]byte("servebench-sim " + r.Engine.Version))
+		return &manifest.Tokenizer{Identifier: "servebench-sim", Revision: hex.EncodeToString(sum[:20])}
 	case launch.Tokenizer != "" && launch.Tokenizer != launch.Model:
 		t.Identifier = publicName(d.red, launch.Tokenizer)
 	case r.Config.Subject != nil || len(d.serving.engines) > 0:

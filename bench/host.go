@@ -36,9 +36,10 @@ func (s *session) describeHost(ctx context.Context) {
 	env := s.declaredHost()
 	switch {
 	case env != nil:
+	case s.cfg.Target.Dial != nil: // a network of the caller's own, which may be no machine's
 	case local:
 		env = s.probeHost(ctx)
-	case s.cfg.Target.Dial == nil:
+	default:
 		s.warnf("the server is on another host: the manifest does not describe its machine without a host file (servebench env)")
 	}
 	if env == nil && c.Topology == "" && c.Virtual == nil {
@@ -68,11 +69,10 @@ func (s *session) describeHost(ctx context.Context) {
 	s.res.Environment = s.publicHost(env)
 }
 
-// isLocal tells that the server's address is one of this machine. In a network of
-// the test's own there is no machine.
+// isLocal tells that the server's address is one of this machine.
 func (s *session) isLocal() bool {
 	u, err := url.Parse(s.cfg.Target.BaseURL)
-	if err != nil || s.cfg.Target.Dial != nil {
+	if err != nil {
 		return false
 	}
 	host := u.Hostname()
