@@ -180,6 +180,9 @@ func (d *document) runtime() manifest.Runtime {
 	if models := d.auxiliaryModels(); len(models) > 0 {
 		ext["runpile.auxiliary_models"] = models
 	}
+	if cache := d.r.Engine.Cache; cache != nil && !d.r.Simulated() {
+		ext["servebench.kv_cache"] = cache
+	}
 	maps.Copy(ext, rt.Extensions)
 	if rt.Extensions = ext; len(ext) == 0 {
 		rt.Extensions = nil
