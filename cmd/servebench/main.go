@@ -108,11 +108,12 @@ func application(t *terminal) *cli.App {
 			},
 			simCommand(t),
 			manifestCommand(t),
+			envCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sim, manifest or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sim, manifest, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

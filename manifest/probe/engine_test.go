@@ -60,7 +60,7 @@ func vllm(t testing.TB) server {
 func TestEngineVLLM(t *testing.T) {
 	want := Server{Name: "vllm", Version: "0.32.0", Models: []Model{{ID: "tiny", Root: "/models/qwen3", OwnedBy: "vllm", MaxModelLen: 8192}},
 		Parameters: map[string]any{"max_model_len": int64(8192), "prefix_caching": true, "gpu_memory_utilization": 0.92, "kv_cache_dtype": "auto"},
-		Cache: map[string]any{"block_size": int64(128), "num_gpu_blocks": int64(16384), "kv_cache_size_tokens": int64(2097152), "kv_cache_max_concurrency": 256.0}}
+		Cache:      map[string]any{"block_size": int64(128), "num_gpu_blocks": int64(16384), "kv_cache_size_tokens": int64(2097152), "kv_cache_max_concurrency": 256.0}}
 	for _, base := range []string{"http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"} {
 		got, warnings := Engine(t.Context(), &http.Client{Transport: vllm(t)}, base, nil)
 		if diff := cmp.Diff(want, got); diff != "" || len(warnings) > 0 {

@@ -401,10 +401,14 @@ func architecture(capability string) string {
 // runProgram runs a program for at most programTimeout and returns at most a
 // megabyte of what it writes.
 func runProgram(ctx context.Context, name string, args ...string) ([]byte, error) {
+	return runWithin(ctx, programTimeout, name, args...)
+}
+
+func runWithin(ctx context.Context, most time.Duration, name string, args ...string) ([]byte, error) {
 	if _, err := exec.LookPath(name); err != nil {
 		return nil, errNoProgram
 	}
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
