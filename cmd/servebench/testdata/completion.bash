@@ -12,7 +12,7 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sim manifest completion help version --help --version'
+    words='serve sim manifest env completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
@@ -30,7 +30,7 @@ _servebench() {
       print:*) words='--help' ;;
       esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sim manifest completion' ;;
+    help:help) words='serve sim manifest env completion' ;;
     esac
   fi
   if [[ -n $files ]]; then

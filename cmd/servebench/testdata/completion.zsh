@@ -4,7 +4,7 @@
 _servebench() {
   local context state line
   typeset -A opt_args
-  _arguments -C '1:command:(serve sim manifest completion help version)' '*::argument:->rest'
+  _arguments -C '1:command:(serve sim manifest env completion help version)' '*::argument:->rest'
   [[ $state == rest ]] || return
   case $line[1] in
   serve)
@@ -38,7 +38,7 @@ _servebench() {
       '--help[list the flags]' ;;
     esac ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
-  help) _arguments '1:command:(serve sim manifest completion)' ;;
+  help) _arguments '1:command:(serve sim manifest env completion)' ;;
   esac
 }
 if [[ $funcstack[1] == _servebench ]]; then
