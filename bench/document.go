@@ -188,9 +188,13 @@ func (d *document) describeSubject() manifest.Subject {
 	return s
 }
 
-// undeclaredSubject is the model that was asked for.
+// undeclaredSubject is the model that was started, or asked for.
 func (d *document) undeclaredSubject() manifest.Subject {
-	return manifest.Subject{Type: "model", Identifier: cmp.Or(publicName(d.red, d.r.Config.Model), "undeclared"), RevisionKind: "undeclared"}
+	name := publicName(d.red, d.serving.first().Model)
+	if name == "" || name == "undeclared" {
+		name = cmp.Or(publicName(d.red, d.r.Config.Model), "undeclared")
+	}
+	return manifest.Subject{Type: "model", Identifier: name, RevisionKind: "undeclared"}
 }
 
 // publicSubject is a subject whose prose is redacted; its identifier has the

@@ -311,3 +311,20 @@ func (d *document) auxiliaryModels() (models []map[string]any) {
 	}
 	return models
 }
+
+// validate holds what has few values to them.
+func (p *Publish) validate() (errs []error) {
+	for _, f := range []struct {
+		key, value string
+		want       []string
+	}{
+		{"visibility", p.Visibility, []string{"public", "private"}},
+		{"artifact_visibility", p.ArtifactVisibility, []string{"public", "private"}},
+		{"license", p.License, []string{"CC-BY-4.0", "CC0-1.0"}},
+	} {
+		if f.value != "" && !slices.Contains(f.want, f.value) {
+			errs = append(errs, fmt.Errorf("publish.%s: %q; want %s", f.key, f.value, strings.Join(f.want, " or ")))
+		}
+	}
+	return errs
+}
