@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -499,8 +500,25 @@ func (doc *document) dataset() manifest.Dataset {
 			d.RangeRatio = ptr(s.RangeRatio.Input)
 		}
 	}
+	if info, ok := debug.ReadBuildInfo(); ok && *d.Synthetic {
+		d.GeneratorRevision = sourceCommit(info)
+	}
 	d.License = doc.fits("dataset_license", r.Config.Declared.Publish.DatasetLicense, licenseForm)
 	return d
+}
+
+// sourceCommit is the commit that this program was built from: what made the
+// prompts. It is "" where the build does not say, or the source was changed.
+func sourceCommit(info *debug.BuildInfo) (commit string) {
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.modified" && s.Value != "false":
+			return ""
+		case s.Key == "vcs.revision" && commitForm.MatchString(s.Value):
+			commit = s.Value
+		}
+	}
+	return commit
 }
 
 // sent looks a key up in the body of the first request: --extra-body may have

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,30 @@ func TestReplicas(t *testing.T) {
 		}
 		if got := s.topology(s.replicas, len(c.urls) > 0); got != c.topology || len(s.warnings) != c.warnings {
 			t.Errorf("%v: %q %q", c.launch, got, s.warnings)
+		}
+	}
+}
+
+func TestSourceCommit(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	set := func(pairs ...string) *debug.BuildInfo {
+		info := &debug.BuildInfo{}
+		for i := 0; i < len(pairs); i += 2 {
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return info
+	}
+	for _, c := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{set("vcs", "git", "vcs.revision", id, "vcs.modified", "false"), id},
+		{set("vcs.revision", id, "vcs.modified", "true"), ""},
+		{set("vcs.revision", "r12"), ""},
+		{set(), ""},
+	} {
+		if got := sourceCommit(c.info); got != c.want {
+			t.Errorf("%v: %q, want %q", c.info.Settings, got, c.want)
 		}
 	}
 }
