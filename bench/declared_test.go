@@ -124,23 +124,30 @@ func TestSubjectFromTheCache(t *testing.T) {
 	q := &manifest.Quantization{Format: "nvfp4-pack-quantized", Checkpoint: "compressed-tensors"}
 	full := manifest.Subject{Type: "model", Source: "huggingface", Identifier: "org/m", Revision: commitA, RevisionKind: "commit", Architecture: "MForCausalLM", Quantization: q}
 	for _, c := range []struct {
-		reading  string
-		declared *manifest.Subject
-		launch   []manifest.Launched
-		want     manifest.Subject
+		reading   string
+		declared  *manifest.Subject
+		launch    []manifest.Launched
+		elsewhere bool
+		want      manifest.Subject
 	}{
-		{"main of the server's cache", nil, serve(""), full},
-		{"a revision of the command that is not in the cache", nil, serve("--revision " + commitB),
+		{"main of the server's cache", nil, serve(""), false, full},
+		{"main of another machine's cache", nil, serve(""), true, manifest.Subject{Type: "model", Identifier: "org/m", RevisionKind: "undeclared"}},
+		{"a commit is the same everywhere", nil, serve("--revision " + commitA), true, full},
+		{"a revision of the command that is not in the cache", nil, serve("--revision " + commitB), false,
 			manifest.Subject{Type: "model", Source: "huggingface", Identifier: "org/m", Revision: commitB, RevisionKind: "commit"}},
-		{"nobody launched it here", nil, nil, manifest.Subject{Type: "model", Identifier: "org/m", RevisionKind: "undeclared"}},
-		{"declared in part", &manifest.Subject{Type: "model", Identifier: "org/m", Architecture: "Mine", Quantization: &manifest.Quantization{Format: "NVFP4"}}, serve(""),
+		{"nobody launched it here", nil, nil, false, manifest.Subject{Type: "model", Identifier: "org/m", RevisionKind: "undeclared"}},
+		{"declared in part", &manifest.Subject{Type: "model", Identifier: "org/m", Architecture: "Mine", Quantization: &manifest.Quantization{Format: "NVFP4"}}, serve(""), false,
 			manifest.Subject{Type: "model", Source: "huggingface", Identifier: "org/m", Revision: commitA, RevisionKind: "commit", Architecture: "Mine",
 				Quantization: &manifest.Quantization{Format: "NVFP4", Checkpoint: "compressed-tensors"}}},
-		{"another revision is declared", &manifest.Subject{Type: "model", Identifier: "org/m", Revision: commitB, RevisionKind: "commit"}, serve(""),
+		{"another revision is declared", &manifest.Subject{Type: "model", Identifier: "org/m", Revision: commitB, RevisionKind: "commit"}, serve(""), false,
 			manifest.Subject{Type: "model", Identifier: "org/m", Revision: commitB, RevisionKind: "commit"}},
 	} {
 		run := measured(t, asVLLM("org/m", ""), func(cfg *bench.Config) {
 			cfg.Model, cfg.Subject, cfg.Declared.Launch = "org/m", c.declared, c.launch
+			cfg.Target.BaseURL = "http://127.0.0.1:9000"
+			if c.elsewhere {
+				cfg.Target.BaseURL = "http://elsewhere.test"
+			}
 		})
 		if !reflect.DeepEqual(run.Subject, c.want) {
 			t.Errorf("%s:\n got %+v %+v\nwant %+v", c.reading, run.Subject, run.Subject.Quantization, c.want)
@@ -209,6 +216,7 @@ func TestPublishIsValidated(t *testing.T) {
 // are in no file.
 func TestCanaries(t *testing.T) {
 	const key = "canary-key-0123456789"
+	const serverSecret = "canary-of-the-server"
 	home, _ := os.UserHomeDir()
 	host, _ := os.Hostname()
 	canary := strings.Join([]string{"see", home + "/canary-folder", "/data/canary-model", "192.168.77.7", key, host}, " ")
@@ -220,12 +228,12 @@ func TestCanaries(t *testing.T) {
 		cfg.Declared = bench.Declared{
 			Environment: &manifest.Environment{OS: canary, CPU: &manifest.CPU{Model: canary}, Topology: canary, Extensions: map[string]any{"a.b": canary}},
 			Topology:    canary, Interconnect: canary,
-			Launch:          []manifest.Launched{{Args: []string{"/data/canary-venv/vllm", "serve", "/data/canary-model", "--api-key", key, "--canary-option", canary, "--hf-overrides", `{"token":"` + key + `"}`}, Env: map[string]string{"VLLM_X": canary, "VLLM_API_KEY": key}}},
+			Launch:          []manifest.Launched{{Args: []string{"/data/canary-venv/vllm", "serve", "/data/canary-model", "--api-key", key, "--canary-option", canary, "--hf-overrides", `{"token":"` + key + `"}`}, Env: map[string]string{"VLLM_X": canary, "VLLM_API_KEY": key, "HF_TOKEN": serverSecret}}},
 			SafeEnvironment: []string{"VLLM_*"},
 			Parameters:      map[string]any{"some_path": canary, "some_token": key},
 			AuxiliaryModels: []map[string]any{{"role": "r", "repository": canary, "revision": commitA, "quantization": canary, "weight_bytes": 1}},
 			Labels:          map[string]string{"campaign": canary},
-			Publish:         bench.Publish{Name: "{campaign} " + canary, Notes: canary, Warnings: []string{canary}},
+			Publish:         bench.Publish{Name: "{campaign} " + canary + " " + serverSecret, Notes: canary, Warnings: []string{canary}},
 		}
 		cfg.RunFile = json.RawMessage(`{"bench":{"base-url":"http://192.168.77.7:1"},"server":{"env":{"KEY":"` + key + `","P":"` + home + `/canary-folder"}}}`)
 		res, err := bench.Run(t.Context(), cfg)
@@ -246,7 +254,7 @@ func TestCanaries(t *testing.T) {
 		}
 		save(t, res)
 	})
-	forbidden := []string{key, "canary-folder", "canary-model", "canary-venv", "192.168.77.7"}
+	forbidden := []string{key, serverSecret, "canary-folder", "canary-model", "canary-venv", "192.168.77.7"}
 	if len(host) >= 6 {
 		forbidden = append(forbidden, host)
 	}

@@ -65,7 +65,9 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 		m.Failure = &f
 	}
 	for _, w := range slices.Concat(r.Warnings, d.serving.warnings, d.warnings, r.undeclared(), r.unsaid(), r.Config.Declared.Publish.Warnings) {
-		m.Warnings = append(m.Warnings, d.clean(w))
+		if w != "" {
+			m.Warnings = append(m.Warnings, d.clean(w))
+		}
 	}
 	d.salvage(m)
 	return m
@@ -147,7 +149,10 @@ func (d *document) salvage(m *manifest.Run) {
 func (r *Result) redactor() *manifest.Redactor { return r.Config.redactor() }
 
 func (c *Config) redactor() *manifest.Redactor {
-	red := &manifest.Redactor{Secrets: c.Target.Secrets()}
+	red := &manifest.Redactor{Secrets: slices.Clone(c.Target.Secrets())}
+	for _, l := range c.Declared.Launch {
+		red.Secrets = append(red.Secrets, l.Secrets()...)
+	}
 	if h, err := os.UserHomeDir(); err == nil {
 		red.Home = h
 	}
@@ -284,7 +289,7 @@ func (d *document) name(m *manifest.Run) string {
 	}
 	name := fmt.Sprintf("%s | %s | %s", m.Subject.Identifier, lengths, load)
 	if t := r.Config.Declared.Publish.Name; t != "" {
-		name = d.clean(d.fromTemplate(t, m))
+		name = cmp.Or(d.clean(d.fromTemplate(t, m)), name)
 	}
 	if r.Simulated() {
 		const mark = " | simulated"

@@ -32,7 +32,7 @@ func (s *session) describeHost(ctx context.Context) {
 	local := s.isLocal()
 	s.res.sameHost = local
 	serving := s.cfg.served()
-	s.res.checkpoints = s.findCheckpoints(serving, local || len(serving.engines) > 0)
+	s.res.checkpoints = s.findCheckpoints(serving, local)
 	env := s.declaredHost()
 	switch {
 	case env != nil:

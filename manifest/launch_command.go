@@ -19,6 +19,27 @@ func (l Launched) Environ() map[string]string {
 	return env
 }
 
+// Secrets are the values of variables and options that are named after a secret,
+// which may turn up elsewhere, as in a server's log. Short ones are left out: they
+// may be common words.
+func (l Launched) Secrets() (secrets []string) {
+	add := func(name, value string) {
+		const shortest = 8
+		if len(value) >= shortest && (secretVariable(name) || isSecretName(name)) {
+			secrets = append(secrets, value)
+		}
+	}
+	for name, value := range sorted(l.Environ()) {
+		add(name, value)
+	}
+	for flag, values := range sorted(parseLaunch(l.Args).flags) {
+		for _, v := range values {
+			add(flag, v)
+		}
+	}
+	return secrets
+}
+
 // Launch returns a line of runtime.launch_command: what started one server, as
 // [Redactor.Command] has it, with CUDA_VISIBLE_DEVICES in front and no other
 // variable; those that may be public are in safe_environment. The script of a

@@ -205,6 +205,14 @@ func TestLaunchIsRedacted(t *testing.T) {
 	}
 }
 
+func TestLaunchedSecrets(t *testing.T) {
+	l := manifest.Launched{Args: []string{"X_TOKEN=first-secret", "vllm", "serve", "m", "--api-key", "second-secret", "third-secret", "--dtype", "bfloat16", "--my-secret=short"},
+		Env: map[string]string{"HF_TOKEN": "fourth-secret", "TOKENIZERS_PARALLELISM": "false-or-true"}}
+	if got, want := l.Secrets(), []string{"fourth-secret", "first-secret", "second-secret", "third-secret"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestSafeEnvironment(t *testing.T) {
 	red := &manifest.Redactor{}
 	servers := []manifest.Launched{
