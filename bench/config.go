@@ -253,6 +253,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateSampling()...)
 	errs = append(errs, c.validateReplicas()...)
 	errs = append(errs, c.Telemetry.validate()...)
+	errs = append(errs, c.Declared.Publish.validate()...)
 	if !c.Rate.IsInf() && !c.Traced() && len(errs) == 0 && c.Dataset.Prompts > 0 {
 		if s := float64(c.Dataset.Prompts) / float64(c.Rate); s > loadgen.MaxOffset.Seconds() {
 			bad("request-rate: %d requests at %v a second take %.3g days; want 30 at most", c.Dataset.Prompts, c.Rate, s/86400)

@@ -2,11 +2,17 @@ package bench
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"regexp"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,29 +29,29 @@ const harness = "servebench"
 
 // Manifest describes the run as schema 1.0, kind run. result is the result file
 // as written, from which the run's id comes; artifacts are the files that were
-// written beside it.
+// written beside it. What was declared and does not fit the schema is left out
+// with a warning: the manifest always exists.
 func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifest.Run {
-	red := r.redactor()
-	clean := func(s string) string { s, _ = red.String(s); return s }
-	command, _ := red.Command(r.Config.Command)
+	d := r.document()
+	command, _ := d.red.Command(r.Config.Command)
 	m := &manifest.Run{
 		SchemaVersion: manifest.SchemaVersion,
 		Kind:          manifest.KindRun,
 		ClientRunID:   manifest.RunID(result, 1),
-		Visibility:    "private",
 		Outcome:       r.Outcome,
-		Subject:       r.subject(),
+		Subject:       d.subject,
 		Environment:   r.Environment,
-		Runtime:       r.runtime(),
-		Workload:      r.workload(),
-		Measurement:   r.measurement(cmp.Or(command, harness+" (as a library)")),
-		Artifacts:     artifacts,
+		Runtime:       d.runtime(),
+		Artifacts:     slices.Clone(artifacts),
 		Provenance: manifest.Provenance{
 			Tool: harness, Source: "harness", ToolVersion: Version,
 			GeneratedAt: r.Start.Add(r.Duration).UTC().Format(time.RFC3339Nano),
 		},
 	}
-	m.Name = r.name(m)
+	m.Workload = d.workload(m.Runtime.Parameters)
+	m.Measurement = d.measurement(cmp.Or(command, harness+" (as a library)"))
+	m.Name = d.name(m)
+	d.publish(m)
 	if r.Outcome == manifest.Completed {
 		m.Results = r.results()
 	} else {
@@ -53,30 +59,180 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 	}
 	if r.Failure != nil {
 		f := *r.Failure
-		f.MessageSanitized = clean(f.MessageSanitized)
+		f.MessageSanitized = d.clean(f.MessageSanitized)
 		m.Failure = &f
 	}
-	for _, w := range append(append(slices.Clone(r.Warnings), r.undeclared()...), r.unsaid()...) {
-		m.Warnings = append(m.Warnings, clean(w))
+	for _, w := range slices.Concat(r.Warnings, d.serving.warnings, d.warnings, r.undeclared(), r.unsaid(), r.Config.Declared.Publish.Warnings) {
+		if w != "" {
+			m.Warnings = append(m.Warnings, d.clean(w))
+		}
 	}
-	return published(m, red)
+	d.salvage(m)
+	return published(m, d.red)
+}
+
+// document is a manifest in the making.
+type document struct {
+	r        *Result
+	red      *manifest.Redactor
+	serving  *serving
+	subject  manifest.Subject
+	warnings []string
+}
+
+func (r *Result) document() *document {
+	d := &document{r: r, red: r.redactor(), serving: r.Config.served()}
+	d.subject = d.describeSubject()
+	return d
+}
+
+func (d *document) warnf(format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+}
+
+func (d *document) clean(s string) string {
+	s, _ = d.red.String(s)
+	return s
+}
+
+// publish fills in what the user decided on.
+func (d *document) publish(m *manifest.Run) {
+	p := &d.r.Config.Declared.Publish
+	m.Visibility, m.License, m.Notes = cmp.Or(p.Visibility, "private"), p.License, d.clean(p.Notes)
+	for i := range m.Artifacts {
+		a := &m.Artifacts[i]
+		a.License = p.License
+		if p.ArtifactVisibility != "" {
+			a.Visibility = p.ArtifactVisibility
+		}
+	}
+}
+
+// salvage takes out of a manifest what was declared and breaks the schema, a
+// whole part at a time.
+func (d *document) salvage(m *manifest.Run) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return // Encode will say it
+	}
+	report, err := manifest.Profile{}.Check(data)
+	if err != nil {
+		return
+	}
+	parts := []struct {
+		path string
+		drop func()
+	}{
+		{"/subject", func() { m.Subject = d.undeclaredSubject() }},
+		{"/environment", func() { m.Environment = nil }},
+		{"/runtime/extensions", func() { m.Runtime.Extensions = nil }},
+		{"/runtime/parameters", func() { m.Runtime.Parameters = nil }},
+		{"/runtime/launch_command", func() { m.Runtime.LaunchCommand = "" }},
+		{"/runtime/safe_environment", func() { m.Runtime.SafeEnvironment = nil }},
+		{"/workload/prefix_behavior", func() { m.Workload.PrefixBehavior = nil }},
+	}
+	for _, part := range parts {
+		i := slices.IndexFunc(report.Problems, func(p manifest.Problem) bool {
+			return p.Path == part.path || strings.HasPrefix(p.Path, part.path+"/")
+		})
+		if i >= 0 {
+			part.drop()
+			p := report.Problems[i]
+			m.Warnings = append(m.Warnings, d.clean(fmt.Sprintf("%s is left out, as %s: %s.", part.path[1:], p.Path, p.Message)))
+		}
+	}
 }
 
 // redactor knows what must not leave this machine.
 func (r *Result) redactor() *manifest.Redactor { return r.Config.Redactor() }
 
-// subject is what was declared; without a declaration only what was asked for.
-func (r *Result) subject() manifest.Subject {
-	if r.Simulated() {
-		return manifest.Subject{
-			Type: "model", Source: "local", Identifier: "servebench-sim",
-			Revision: cmp.Or(r.Engine.Version, Version), RevisionKind: "tag",
-		}
+// describeSubject is what was declared, filled up from the launch command and the
+// model's files in the local hub cache; without either only what was asked for.
+// The simulator stands in for what was declared.
+func (d *document) describeSubject() manifest.Subject {
+	r := d.r
+	s := d.undeclaredSubject()
+	if declared := r.Config.Subject; declared != nil {
+		s = d.publicSubject(*declared)
+	}
+	if !r.Simulated() || r.Config.Subject != nil {
+		d.fillSubject(&s)
+	}
+	if !r.Simulated() {
+		return s
 	}
 	if r.Config.Subject != nil {
-		return *r.Config.Subject
+		real := s.Identifier
+		if s.Revision != "" {
+			real += "@" + s.Revision
+		}
+		s.Modifications = append(slices.Clone(s.Modifications), "The simulator servebench-sim stands in for "+real+".")
+	} else {
+		s = manifest.Subject{Type: "model"}
 	}
-	return manifest.Subject{Type: "model", Identifier: cmp.Or(publicName(r.redactor(), r.Config.Model), "undeclared"), RevisionKind: "undeclared"}
+	s.Source, s.Identifier, s.RevisionKind = "local", "servebench-sim", "tag"
+	s.Revision = cmp.Or(r.Engine.Version, Version)
+	return s
+}
+
+// undeclaredSubject is the model that was started, or asked for.
+func (d *document) undeclaredSubject() manifest.Subject {
+	name := publicName(d.red, d.serving.first().Model)
+	if name == "" || name == "undeclared" {
+		name = cmp.Or(publicName(d.red, d.r.Config.Model), "undeclared")
+	}
+	return manifest.Subject{Type: "model", Identifier: name, RevisionKind: "undeclared"}
+}
+
+// publicSubject is a subject whose prose is redacted; its identifier has the
+// schema's form and holds none.
+func (d *document) publicSubject(s manifest.Subject) manifest.Subject {
+	s.Modifications = slices.Clone(s.Modifications)
+	for i, m := range s.Modifications {
+		s.Modifications[i] = d.clean(m)
+	}
+	s.Architecture = d.clean(s.Architecture)
+	if s.Quantization != nil {
+		q := *s.Quantization
+		for _, text := range []*string{&q.Format, &q.Application, &q.Checkpoint, &q.Provider} {
+			*text = d.clean(*text)
+		}
+		s.Quantization = &q
+	}
+	return s
+}
+
+// fillSubject takes the revision that the launch command names or the cache
+// holds, and what the model's config.json says.
+func (d *document) fillSubject(s *manifest.Subject) {
+	launch := d.serving.first()
+	if s.Revision == "" && manifest.Identifier(launch.Model) == s.Identifier && launch.Revision != "" {
+		d.setRevision(s, launch.Revision)
+	}
+	for _, c := range d.r.checkpoints {
+		if c.name != s.Identifier || c.commit != "" && s.RevisionKind == "commit" && s.Revision != c.commit {
+			continue
+		}
+		if s.RevisionKind != "commit" && c.commit != "" && (s.Revision == "" || s.Revision == c.asked) {
+			d.setRevision(s, c.commit)
+		}
+		s.Architecture = cmp.Or(s.Architecture, c.architecture)
+		if s.Quantization == nil && c.format != "" {
+			s.Quantization = &manifest.Quantization{Format: c.format}
+		}
+		if s.Quantization != nil && s.Quantization.Checkpoint == "" && c.quantMethod != "" {
+			q := *s.Quantization
+			q.Checkpoint = c.quantMethod
+			s.Quantization = &q
+		}
+	}
+}
+
+func (d *document) setRevision(s *manifest.Subject, revision string) {
+	s.Source, s.Revision, s.RevisionKind = cmp.Or(s.Source, "huggingface"), d.clean(revision), "tag"
+	if commitForm.MatchString(revision) {
+		s.RevisionKind = "commit"
+	}
 }
 
 // undeclared warns of what is missing before publication.
@@ -84,7 +240,7 @@ func (r *Result) undeclared() []string {
 	if r.Simulated() || r.Config.Subject != nil {
 		return nil
 	}
-	return []string{"The subject was not declared (--subject FILE): revision, quantization and parameter counts are unknown, no licence is given."}
+	return []string{"The subject was not declared (--subject FILE): parameter counts and modifications are unknown, and of revision and quantization no more than is given here."}
 }
 
 // unsaid warns of what the schema cannot say.
@@ -95,7 +251,9 @@ func (r *Result) unsaid() []string {
 	return []string{"Nothing was generated: workload.output_tokens is 1 as the schema has no 0, and the output rates of 0 are no measurement."}
 }
 
-func (r *Result) name(m *manifest.Run) string {
+// name is the title: the user's template, or one of ours.
+func (d *document) name(m *manifest.Run) string {
+	r := d.r
 	load := fmt.Sprintf("C%d", m.Workload.Concurrency)
 	switch w := &m.Workload; w.ArrivalProcess {
 	case "closed_loop":
@@ -111,13 +269,44 @@ func (r *Result) name(m *manifest.Run) string {
 		lengths += "->" + short(m.Workload.OutputTokens)
 	}
 	name := fmt.Sprintf("%s | %s | %s", m.Subject.Identifier, lengths, load)
+	if t := r.Config.Declared.Publish.Name; t != "" {
+		name = cmp.Or(d.clean(d.fromTemplate(t, m)), name)
+	}
 	if r.Simulated() {
-		name += " | simulated"
+		const mark = " | simulated"
+		runes := []rune(name)
+		return string(runes[:min(len(runes), maxName-len(mark))]) + mark
 	}
-	if runes := []rune(name); len(runes) > 200 {
-		name = string(runes[:200])
+	runes := []rune(name)
+	return string(runes[:min(len(runes), maxName)])
+}
+
+// maxName is the schema's limit in characters.
+const maxName = 200
+
+var placeholders = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+
+// fromTemplate fills {name} in. Of the simulator the subject is the one it stands
+// in for, as the name says that it is simulated.
+func (d *document) fromTemplate(template string, m *manifest.Run) string {
+	c := &d.r.Config
+	identifier := m.Subject.Identifier
+	if c.Subject != nil {
+		identifier = c.Subject.Identifier
 	}
-	return name
+	values := map[string]string{
+		"subject.identifier": identifier, "concurrency": fmt.Sprint(m.Workload.Concurrency), "rate": c.Rate.String(),
+		"input": short(m.Workload.InputTokens), "output": short(m.Workload.OutputTokens),
+	}
+	maps.Copy(values, c.Declared.Labels)
+	return placeholders.ReplaceAllStringFunc(template, func(p string) string {
+		v, ok := values[p[1:len(p)-1]]
+		if !ok {
+			d.warnf("The name's template has %s, which is no label; known are %s.", p, strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+			return p
+		}
+		return v
+	})
 }
 
 func short(c manifest.TokenCount) string {
@@ -127,24 +316,16 @@ func short(c manifest.TokenCount) string {
 	return fmt.Sprintf("%d-%d", c.Min, c.Max)
 }
 
-func (r *Result) runtime() manifest.Runtime {
-	rt := manifest.Runtime{Engine: cmp.Or(r.Engine.Name, "unknown"), Version: r.Engine.Version}
-	if len(r.Engine.Parameters) > 0 {
-		rt.Parameters = &manifest.Parameters{Server: r.Engine.Parameters}
-	}
-	return rt
-}
-
 func ptr[T any](v T) *T { return &v }
 
-func (r *Result) workload() manifest.Workload {
-	c := &r.Config
+func (d *document) workload(p *manifest.Parameters) manifest.Workload {
+	r, c := d.r, &d.r.Config
 	w := manifest.Workload{
 		Mode: "online", Task: r.task(),
 		Client: manifest.Client{
 			Name: harness, Backend: strings.ReplaceAll(c.Backend, "-", "_"), Version: Version,
 		},
-		Dataset:            r.dataset(),
+		Dataset:            d.dataset(),
 		Sampling:           r.sampling(),
 		Stopping:           r.stopping(),
 		Streaming:          c.Stream && !r.neverStreamed(),
@@ -160,11 +341,7 @@ func (r *Result) workload() manifest.Workload {
 	} else if c.Target.Dial == nil {
 		w.Client.Placement = "remote-host"
 	}
-	if t := r.Plan.Tokenizer; t != nil {
-		if id := manifest.Identifier(t.Identifier); id != "" {
-			w.Tokenizer = &manifest.Tokenizer{Identifier: id, Revision: t.Revision}
-		}
-	}
+	w.Tokenizer = d.tokenizer()
 	w.Concurrency = c.MaxConcurrency
 	switch w.ArrivalProcess {
 	case "closed_loop":
@@ -174,16 +351,67 @@ func (r *Result) workload() manifest.Workload {
 	}
 	w.InputTokens, w.OutputTokens = r.lengths()
 	r.setRequested(w.Extensions)
-	if c.Dataset.Name == "random" {
-		w.PrefixBehavior = &manifest.PrefixBehavior{SharedPrefixTokens: ptr(int64(c.Dataset.PrefixLen))}
-	}
-	if v, ok := r.Engine.Parameters["prefix_caching"].(bool); ok {
-		if w.PrefixBehavior == nil {
-			w.PrefixBehavior = &manifest.PrefixBehavior{}
-		}
-		w.PrefixBehavior.CacheEnabled = &v
+	w.PrefixBehavior = d.prefixBehavior(p)
+	if v := d.fits("label profile_id", c.Declared.Labels["profile_id"], variantForm); v != "" {
+		w.Extensions["runpile.profile_id"] = v
 	}
 	return w
+}
+
+// tokenizer is the one that prompts were made and counted with: a local one, or
+// the server's own, which is that of the model it serves. Of the subject's own,
+// known by its name, the revision is the subject's.
+func (d *document) tokenizer() *manifest.Tokenizer {
+	r, launch := d.r, d.serving.first()
+	t := &manifest.Tokenizer{}
+	switch {
+	case r.Plan.Tokenizer != nil:
+		t.Identifier, t.Revision = manifest.Identifier(r.Plan.Tokenizer.Identifier), r.Plan.Tokenizer.Revision
+	case r.Plan.Counted != "server":
+		return nil
+	case r.Simulated():
+		// Its tokenizer is a piece of its code. It has no commit of its own, and
+		// what is published wants one: the version's digest stands for it.
+		sum := sha256.Sum256([]byte("servebench-sim " + r.Engine.Version))
+		return &manifest.Tokenizer{Identifier: "servebench-sim", Revision: hex.EncodeToString(sum[:20])}
+	case launch.Tokenizer != "" && launch.Tokenizer != launch.Model:
+		t.Identifier = publicName(d.red, launch.Tokenizer)
+	case r.Config.Subject != nil || len(d.serving.engines) > 0:
+		t.Identifier = d.subject.Identifier
+	}
+	if t.Identifier == "" || t.Identifier == "undeclared" {
+		return nil
+	}
+	own := d.subject
+	if r.Simulated() && r.Config.Subject != nil {
+		own = *r.Config.Subject
+	}
+	if t.Revision == "" && t.Identifier == own.Identifier && own.RevisionKind == "commit" {
+		t.Revision = own.Revision
+	}
+	return t
+}
+
+// prefixBehavior is what was declared, and what is known of the prompts and of
+// the server.
+func (d *document) prefixBehavior(parameters *manifest.Parameters) *manifest.PrefixBehavior {
+	c := &d.r.Config
+	p := manifest.PrefixBehavior{}
+	if declared := c.Declared.PrefixBehavior; declared != nil {
+		p = *declared
+	}
+	if c.Dataset.Name == "random" {
+		p.SharedPrefixTokens = ptr(int64(c.Dataset.PrefixLen))
+	}
+	if parameters != nil {
+		if v, ok := parameters.Server["prefix_caching"].(bool); ok {
+			p.CacheEnabled, p.ServerPrefixCaching = &v, nil
+		}
+	}
+	if p == (manifest.PrefixBehavior{}) {
+		return nil
+	}
+	return &p
 }
 
 func (r *Result) requests() int {
@@ -244,7 +472,8 @@ func (r *Result) arrival() string {
 	return "gamma"
 }
 
-func (r *Result) dataset() manifest.Dataset {
+func (doc *document) dataset() manifest.Dataset {
+	r := doc.r
 	d := manifest.Dataset{Generator: r.Plan.Generator, SHA256: r.Plan.SHA256, Synthetic: ptr(r.Plan.Synthetic)}
 	if d.Generator == "" {
 		d.Generator = r.Config.Dataset.Name
@@ -257,7 +486,25 @@ func (r *Result) dataset() manifest.Dataset {
 			d.RangeRatio = ptr(s.RangeRatio.Input)
 		}
 	}
+	if info, ok := debug.ReadBuildInfo(); ok && *d.Synthetic {
+		d.GeneratorRevision = sourceCommit(info)
+	}
+	d.License = doc.fits("dataset_license", r.Config.Declared.Publish.DatasetLicense, licenseForm)
 	return d
+}
+
+// sourceCommit is the commit that this program was built from: what made the
+// prompts. It is "" where the build does not say, or the source was changed.
+func sourceCommit(info *debug.BuildInfo) (commit string) {
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.modified" && s.Value != "false":
+			return ""
+		case s.Key == "vcs.revision" && commitForm.MatchString(s.Value):
+			commit = s.Value
+		}
+	}
+	return commit
 }
 
 // sent looks a key up in the body of the first request: --extra-body may have
@@ -407,8 +654,8 @@ func requested(n int, ratio float64) map[string]any {
 	return map[string]any{"kind": "fixed", "value": n}
 }
 
-func (r *Result) measurement(command string) manifest.Measurement {
-	c := &r.Config
+func (d *document) measurement(command string) manifest.Measurement {
+	r, c := d.r, &d.r.Config
 	warm := fmt.Sprintf("%d unmeasured warm-up requests after %d readiness requests", r.warmups, r.ReadyRequests)
 	if r.warmups > 0 {
 		warm += map[bool]string{true: ", all with the first timed prompt", false: ", with prompts of their own"}[c.Dataset.WarmupFirst]
@@ -430,13 +677,13 @@ func (r *Result) measurement(command string) manifest.Measurement {
 		TimingScope: scope + ".", BenchmarkCommand: command,
 		RetryFailureTreatment:  "Failed requests counted, in no latency; no client retries.",
 		ClientOverheadIncluded: !r.stamped(),
-		Extensions:             r.extensions(),
+		Extensions:             d.extensions(),
 	}
 }
 
 // extensions are the facts of the measurement that the schema has no field for.
-func (r *Result) extensions() map[string]any {
-	c, s := &r.Config, r.Summary
+func (d *document) extensions() map[string]any {
+	r, c, s := d.r, &d.r.Config, d.r.Summary
 	ext := map[string]any{
 		"runpile.declared_warmup_count":       c.Dataset.Warmups,
 		"runpile.readiness_request_count":     r.ReadyRequests,
@@ -477,9 +724,22 @@ func (r *Result) extensions() map[string]any {
 			ext["servebench.probe_e2el_ms"] = distJSON(p.E2EL, basePercentiles)
 		}
 	}
-	if r.Environment != nil {
+	switch {
+	case r.Environment == nil:
+	case c.Declared.Environment != nil:
+		ext["servebench.environment_source"] = "declared by the user"
+	case r.probed:
 		// Behind a tunnel it would be another machine's, which nobody can see.
 		ext["servebench.environment_source"] = "the client's host, since the target is a loopback address"
+	}
+	d.labels(ext)
+	if text := c.RunFile; len(text) > 0 {
+		var file any
+		if err := json.Unmarshal(text, &file); err == nil {
+			ext["servebench.run_file"] = d.red.Value(file)
+		} else {
+			d.warnf("The run file is left out: %v.", err)
+		}
 	}
 	if sp := r.Speculation; sp != nil && sp.Length() >= 1 {
 		ext["runpile.speculative_accept_length"] = sp.Length()
@@ -489,6 +749,41 @@ func (r *Result) extensions() map[string]any {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}
 	return ext
+}
+
+// labels writes what the run is labelled with; variant and profile_id have places
+// of their own.
+func (d *document) labels(ext map[string]any) {
+	rest := map[string]any{}
+	for key, value := range d.r.Config.Declared.Labels {
+		switch key {
+		case "variant", "profile_id":
+		case "repetition_index":
+			if n, err := strconv.Atoi(value); err == nil && n >= 1 {
+				ext["runpile.independent_repetition_index"] = n
+				continue
+			}
+			d.warnf("The label repetition_index %q is no number from 1.", value)
+		default:
+			rest[key] = value
+		}
+	}
+	if len(rest) > 0 {
+		ext["servebench.labels"] = d.red.Value(rest)
+	}
+}
+
+// plain is v as encoding/json decodes it.
+func plain(v any) any {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	var out any
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil
+	}
+	return out
 }
 
 var basePercentiles = []float64{50, 90, 95, 99}
@@ -531,6 +826,7 @@ func (r *Result) publicConfig() any {
 	}
 	c.Replicas = nil
 	c.Subject, c.Extra, c.Metadata, c.Label, c.RequestIDPrefix = nil, nil, nil, "", ""
+	c.Declared, c.Replicas = Declared{}, nil
 	// As JSON has it: an infinite rate is a word there.
 	b, err := json.Marshal(c)
 	if err != nil {

@@ -30,7 +30,7 @@ func (r *Result) doubts() (out []string) {
 	}
 	add(s.Outcomes[metrics.ClientResource] > 0, "%d requests found no descriptor or port here: raise the limit of open files (ulimit -n) above the concurrency.", s.Outcomes[metrics.ClientResource])
 	if sub := r.Config.Subject; sub != nil {
-		add(r.Simulated(), "The declared subject %s is not in the manifest, as the target is the simulator.", sub.Identifier)
+		add(r.Simulated(), "The declared subject %s was not measured: the simulator stands in for it.", sub.Identifier)
 		names := append(r.Served(), r.Config.Model, r.Config.ServedModel)
 		add(!r.Simulated() && !slices.Contains(names, sub.Identifier), "The declared subject is %s, and the server serves %s: nobody checked that they are the same.", sub.Identifier, r.Config.Model)
 	}

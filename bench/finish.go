@@ -8,7 +8,6 @@ import (
 
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
-	"github.com/servebench/servebench/manifest/probe"
 	"github.com/servebench/servebench/metrics"
 )
 
@@ -142,33 +141,6 @@ func NotRun(ctx context.Context, c Config, f manifest.Failure) *Result {
 	r.Outcome, r.Failure = manifest.Failed, &f
 	r.redact()
 	return r
-}
-
-// describeHost looks at this machine where the server runs on it.
-func (s *session) describeHost(ctx context.Context) {
-	if s.cfg.Target.Dial != nil {
-		return
-	}
-	s.res.sameHost = s.cfg.loopback()
-	if !s.res.sameHost {
-		s.warnf("the server is on another host: the manifest does not describe its machine")
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	env, warnings := probe.Host(ctx)
-	for i := range env.Accelerators {
-		// What is there is not what the server uses, unless it is one.
-		if a := &env.Accelerators[i]; a.Count > 1 {
-			s.warnf("This host has %d %s; how many of them the server uses was not declared.", a.Count, a.Model)
-			a.Count = 0
-		}
-	}
-	if len(env.Accelerators) == 0 && !s.res.Engine.Simulated && s.res.Engine.Name != "" {
-		s.warnf("No GPU was found on this host: the manifest names none.")
-	}
-	s.res.Environment = env
-	s.res.Warnings = append(s.res.Warnings, warnings...)
 }
 
 // category is the class of a failure in snake case.

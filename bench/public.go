@@ -16,6 +16,9 @@ func (c *Config) Redactor() *manifest.Redactor {
 		Secrets:   append(c.Target.Secrets(), numbers...),
 		HostNames: append(slices.Clone(c.PrivateNames), names...),
 	}
+	for _, l := range c.Declared.Launch {
+		red.Secrets = append(red.Secrets, l.Secrets()...)
+	}
 	if h, err := os.UserHomeDir(); err == nil {
 		red.Home = h
 	}

@@ -52,6 +52,7 @@ type Result struct {
 	// server's host where that is this one, else it is nil.
 	Engine      probe.Server
 	Environment *manifest.Environment
+	facts
 	sameHost    bool
 	proxied     bool
 	clockOffset time.Duration // by how much the wall clock gained on the run

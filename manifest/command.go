@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,8 +19,8 @@ type command struct {
 func engineCommands(text string) []command {
 	var engines []command
 	for line := range strings.SplitSeq(text, "\n") {
-		if c := parseCommand(line); slices.Contains(c.words, "vllm") && slices.Contains(c.words, "serve") {
-			engines = append(engines, c)
+		if c := parseLaunch(splitWords(line)); c.engine != "" {
+			engines = append(engines, c.command)
 		}
 	}
 	return engines
@@ -92,37 +91,91 @@ func (c command) number(flag string) (float64, bool) {
 	return n, err == nil
 }
 
-// splitWords splits a line as a POSIX shell does, without expanding anything.
-// An open quote ends with the line.
+// splitWords splits a line as a shell does, $'...' included, without expanding
+// anything. An open quote ends with the line.
 func splitWords(line string) []string {
 	var words []string
 	var word strings.Builder
-	inWord, quote := false, rune(0)
-	escaped := false
-	for _, r := range line {
-		switch {
-		case escaped:
-			word.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, inWord = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote, inWord = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n' || r == '\r'):
+	inWord := false
+	for line != "" {
+		switch c := line[0]; {
+		case strings.HasPrefix(line, "$'"):
+			text, rest := escaped(line[2:])
+			word.WriteString(text)
+			line, inWord = rest, true
+			continue
+		case c == '\'':
+			text, rest, _ := strings.Cut(line[1:], "'")
+			word.WriteString(text)
+			line, inWord = rest, true
+			continue
+		case c == '"':
+			text, rest := doubleQuoted(line[1:])
+			word.WriteString(text)
+			line, inWord = rest, true
+			continue
+		case c == '\\':
+			line, inWord = line[1:], true
+			if line == "" {
+				continue
+			}
+			word.WriteByte(line[0])
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
 			if inWord {
 				words = append(words, word.String())
 			}
 			word.Reset()
 			inWord = false
 		default:
-			word.WriteRune(r)
+			word.WriteByte(c)
 			inWord = true
 		}
+		line = line[1:]
 	}
 	if inWord {
 		words = append(words, word.String())
 	}
 	return words
+}
+
+// doubleQuoted reads up to the closing double quote.
+func doubleQuoted(text string) (string, string) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '"':
+			return b.String(), text[i+1:]
+		case text[i] == '\\' && i+1 < len(text):
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String(), ""
+}
+
+// escaped reads up to the end of $'...', with the escapes that [quote] writes.
+func escaped(text string) (string, string) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\'' {
+			return b.String(), text[i+1:]
+		}
+		if c == '\\' && i+1 < len(text) {
+			i++
+			switch c = text[i]; c {
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			case 'x':
+				n, err := strconv.ParseUint(text[min(i+1, len(text)):min(i+3, len(text))], 16, 8)
+				if err == nil {
+					c, i = byte(n), i+2
+				}
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), ""
 }

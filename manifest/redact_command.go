@@ -346,3 +346,10 @@ func keepUnless(f func(rune) bool) func(rune) rune {
 		return r
 	}
 }
+
+// Value returns a JSON value (as encoding/json decodes it) as it may be
+// published: strings as [Redactor.String] has them, members that are named after
+// a secret or a prompt taken out whole. It changes value.
+func (r *Redactor) Value(value any) any {
+	return (&commandRedactor{r: r}).jsonValue(value)
+}

@@ -84,46 +84,46 @@ type Quantization struct {
 // Environment is the host of the server. With a remote server it is known only
 // where somebody declared it.
 type Environment struct {
-	OS                 string              `json:"os,omitempty"` // PRETTY_NAME of os-release
-	CPU                *CPU                `json:"cpu,omitempty"`
-	Kernel             string              `json:"kernel,omitempty"`
-	Topology           string              `json:"topology,omitempty"`
-	Accelerators       []Accelerator       `json:"accelerators,omitempty"`
-	DriverVersions     map[string]string   `json:"driver_versions,omitempty"`
-	HostArchitecture   string              `json:"host_architecture,omitempty"` // x86_64 or aarch64
-	SystemMemoryBytes  int64               `json:"system_memory_bytes,omitempty"`
-	VirtualEnvironment *VirtualEnvironment `json:"virtual_environment,omitempty"`
-	Extensions         map[string]any      `json:"extensions,omitzero"`
+	OS                 string              `json:"os,omitempty" yaml:"os,omitempty"` // PRETTY_NAME of os-release
+	CPU                *CPU                `json:"cpu,omitempty" yaml:"cpu,omitempty"`
+	Kernel             string              `json:"kernel,omitempty" yaml:"kernel,omitempty"`
+	Topology           string              `json:"topology,omitempty" yaml:"topology,omitempty"`
+	Accelerators       []Accelerator       `json:"accelerators,omitempty" yaml:"accelerators,omitempty"`
+	DriverVersions     map[string]string   `json:"driver_versions,omitempty" yaml:"driver_versions,omitempty"`
+	HostArchitecture   string              `json:"host_architecture,omitempty" yaml:"host_architecture,omitempty"` // x86_64 or aarch64
+	SystemMemoryBytes  int64               `json:"system_memory_bytes,omitempty" yaml:"system_memory_bytes,omitempty"`
+	VirtualEnvironment *VirtualEnvironment `json:"virtual_environment,omitempty" yaml:"virtual_environment,omitempty"`
+	Extensions         map[string]any      `json:"extensions,omitzero" yaml:"extensions,omitempty"`
 }
 
 // CPU is the processor of a host. LogicalCPUs and LogicalCores are two
 // spellings of one fact; kind run has the first.
 type CPU struct {
-	Model         string `json:"model,omitempty"`
-	Sockets       int    `json:"sockets,omitempty"`
-	NUMANodes     int    `json:"numa_nodes,omitempty"`
-	LogicalCPUs   int    `json:"logical_cpus,omitempty"`
-	LogicalCores  int    `json:"logical_cores,omitempty"`
-	PhysicalCores int    `json:"physical_cores,omitempty"`
+	Model         string `json:"model,omitempty" yaml:"model,omitempty"`
+	Sockets       int    `json:"sockets,omitempty" yaml:"sockets,omitempty"`
+	NUMANodes     int    `json:"numa_nodes,omitempty" yaml:"numa_nodes,omitempty"`
+	LogicalCPUs   int    `json:"logical_cpus,omitempty" yaml:"logical_cpus,omitempty"`
+	LogicalCores  int    `json:"logical_cores,omitempty" yaml:"logical_cores,omitempty"`
+	PhysicalCores int    `json:"physical_cores,omitempty" yaml:"physical_cores,omitempty"`
 }
 
 // Accelerator is one group of identical devices.
 type Accelerator struct {
-	Count                int     `json:"count,omitempty"` // devices the engines use, not devices present
-	Model                string  `json:"model,omitempty"`
-	Driver               string  `json:"driver,omitempty"`
-	Vendor               string  `json:"vendor,omitempty"` // NVIDIA, AMD or Intel
-	Architecture         string  `json:"architecture,omitempty"`
-	Interconnect         string  `json:"interconnect,omitempty"`
-	DeviceIndices        []int   `json:"device_indices,omitempty"`
-	PowerLimitWatts      float64 `json:"power_limit_watts,omitempty"`
-	MemoryBytesPerDevice int64   `json:"memory_bytes_per_device,omitempty"`
+	Count                int     `json:"count,omitempty" yaml:"count,omitempty"` // devices the engines use, not devices present
+	Model                string  `json:"model,omitempty" yaml:"model,omitempty"`
+	Driver               string  `json:"driver,omitempty" yaml:"driver,omitempty"`
+	Vendor               string  `json:"vendor,omitempty" yaml:"vendor,omitempty"` // NVIDIA, AMD or Intel
+	Architecture         string  `json:"architecture,omitempty" yaml:"architecture,omitempty"`
+	Interconnect         string  `json:"interconnect,omitempty" yaml:"interconnect,omitempty"`
+	DeviceIndices        []int   `json:"device_indices,omitempty" yaml:"device_indices,omitempty"`
+	PowerLimitWatts      float64 `json:"power_limit_watts,omitempty" yaml:"power_limit_watts,omitempty"`
+	MemoryBytesPerDevice int64   `json:"memory_bytes_per_device,omitempty" yaml:"memory_bytes_per_device,omitempty"`
 }
 
 // VirtualEnvironment is the Python environment the server ran in.
 type VirtualEnvironment struct {
-	Python             string `json:"python"`
-	DependencyLockHash string `json:"dependency_lock_hash,omitempty"` // sha256
+	Python             string `json:"python" yaml:"python"`
+	DependencyLockHash string `json:"dependency_lock_hash,omitempty" yaml:"dependency_lock_hash,omitempty"` // sha256
 }
 
 // Runtime is the serving engine.
@@ -148,8 +148,8 @@ type Parameters struct {
 
 // LoadBalancer is the proxy in front of several replicas.
 type LoadBalancer struct {
-	Type                              string `json:"type"`
-	RetryOtherReplicaOnConnectFailure *bool  `json:"retry_other_replica_on_connect_failure,omitempty"`
+	Type                              string `json:"type" yaml:"type"`
+	RetryOtherReplicaOnConnectFailure *bool  `json:"retry_other_replica_on_connect_failure,omitempty" yaml:"retry_other_replica_on_connect_failure,omitempty"`
 }
 
 // Parallelism holds degrees; 0 is absent, which rule C3 reads as 1.
@@ -241,12 +241,12 @@ type TokenCount struct {
 // PrefixBehavior is the condition of the prefix cache. ServerPrefixCaching is
 // an older spelling of CacheEnabled.
 type PrefixBehavior struct {
-	CacheState          string   `json:"cache_state,omitempty"` // cold or warm-host
-	CacheEnabled        *bool    `json:"cache_enabled,omitempty"`
-	ServerPrefixCaching *bool    `json:"server_prefix_caching,omitempty"`
-	SharedPrefixTokens  *int64   `json:"shared_prefix_tokens,omitempty"`
-	RepetitionRatio     *float64 `json:"repetition_ratio,omitempty"`
-	ResetPolicy         string   `json:"reset_policy,omitempty"` // server_restart or none
+	CacheState          string   `json:"cache_state,omitempty" yaml:"cache_state,omitempty"` // cold or warm-host
+	CacheEnabled        *bool    `json:"cache_enabled,omitempty" yaml:"cache_enabled,omitempty"`
+	ServerPrefixCaching *bool    `json:"server_prefix_caching,omitempty" yaml:"server_prefix_caching,omitempty"`
+	SharedPrefixTokens  *int64   `json:"shared_prefix_tokens,omitempty" yaml:"shared_prefix_tokens,omitempty"`
+	RepetitionRatio     *float64 `json:"repetition_ratio,omitempty" yaml:"repetition_ratio,omitempty"`
+	ResetPolicy         string   `json:"reset_policy,omitempty" yaml:"reset_policy,omitempty"` // server_restart or none
 }
 
 // Measurement is how the numbers were taken.

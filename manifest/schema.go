@@ -87,7 +87,7 @@ func (p Profile) compile() (map[string]*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("read embedded schema: %w", err)
 	}
 	parts := make(map[string]*jsonschema.Schema)
-	for _, name := range []string{KindRun, KindExperiment, "subject"} {
+	for _, name := range []string{KindRun, KindExperiment, "subject", "environment"} {
 		if parts[name], err = c.Compile("manifest.json#/$defs/" + name); err != nil {
 			return nil, fmt.Errorf("compile embedded schema: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -24,25 +25,10 @@ import (
 // does not allow are errors, each with the file's name and the line; name is
 // used for nothing else.
 func ParseSubject(name string, data []byte) (*Subject, error) {
-	if len(data) > 1<<20 {
-		return nil, fmt.Errorf("%s: a subject file of %d bytes is no subject file", name, len(data))
-	}
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		return nil, located(name, err)
-	}
-	if len(file.Docs) > 1 {
-		return nil, fmt.Errorf("%s: more than one YAML document", name)
-	}
 	var s Subject
-	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := decoder.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
-		return nil, located(name, err)
-	}
-	if len(file.Docs) == 1 {
-		if err := checkText(name, file.Docs[0].Body); err != nil {
-			return nil, err
-		}
+	file, err := parseFacts(name, "subject", data, &s)
+	if err != nil {
+		return nil, err
 	}
 	if s.Identifier == "" {
 		return nil, fmt.Errorf("%s: identifier is missing", name)
@@ -52,6 +38,31 @@ func ParseSubject(name string, data []byte) (*Subject, error) {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// parseFacts reads a YAML file of declared facts into v, strictly. what names the
+// kind of file for people.
+func parseFacts(name, what string, data []byte, v any) (*ast.File, error) {
+	if len(data) > 1<<20 {
+		return nil, fmt.Errorf("%s: a %s file of %d bytes is no %s file", name, what, len(data), what)
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, located(name, err)
+	}
+	if len(file.Docs) > 1 {
+		return nil, fmt.Errorf("%s: more than one YAML document", name)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
+	if err := decoder.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return nil, located(name, err)
+	}
+	if len(file.Docs) == 1 {
+		if err := checkText(name, file.Docs[0].Body, reflect.TypeOf(v).Elem()); err != nil {
+			return nil, err
+		}
+	}
+	return file, nil
 }
 
 func fillSubject(s *Subject) {
@@ -85,7 +96,16 @@ func isCommit(s string) bool {
 // checkSubject validates a subject against the schema and says on which lines
 // of the file it fails.
 func checkSubject(name string, file *ast.File, s *Subject) error {
-	text, err := json.Marshal(s)
+	err := checkFacts(name, file, "subject", s)
+	if s.RevisionKind == "commit" && s.Revision == "" {
+		err = errors.Join(err, fmt.Errorf("%s:%d: revision_kind: commit without a revision", name, lineOf(file, "/revision_kind")))
+	}
+	return err
+}
+
+// checkFacts validates v against a part of the schema.
+func checkFacts(name string, file *ast.File, part string, v any) error {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -93,15 +113,12 @@ func checkSubject(name string, file *ast.File, s *Subject) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	problems, err := violations(Profile{}, "subject", value)
+	problems, err := violations(Profile{}, part, value)
 	if err != nil {
 		return err
 	}
-	if s.RevisionKind == "commit" && s.Revision == "" {
-		problems = append(problems, violation{"/revision_kind", "commit without a revision"})
-	}
 	for _, p := range problems {
-		err = errors.Join(err, fmt.Errorf("%s:%d: %s: %s", name, lineOf(file, p.path), p.path[1:], p.message))
+		err = errors.Join(err, fmt.Errorf("%s:%d: %s: %s", name, lineOf(file, p.path), strings.TrimPrefix(p.path, "/"), p.message))
 	}
 	return err
 }
@@ -133,28 +150,66 @@ func lineOf(file *ast.File, pointer string) int {
 	return line
 }
 
-// checkText rejects a number or truth value where text belongs: revision: 1.10
-// would silently become 1.1.
-func checkText(name string, node ast.Node) (err error) {
+// checkText rejects a number or truth value where a field of t is text:
+// revision: 1.10 would silently become 1.1.
+func checkText(name string, node ast.Node, t reflect.Type) (err error) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return checkText(name, node, t.Elem())
+	case reflect.Slice:
+		if list, ok := node.(*ast.SequenceNode); ok {
+			for _, item := range list.Values {
+				err = errors.Join(err, checkText(name, item, t.Elem()))
+			}
+		}
+		return err
+	case reflect.String:
+		switch node.(type) {
+		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+			return errTextWanted
+		}
+		return nil
+	}
 	mapping, ok := node.(ast.MapNode)
 	if !ok {
 		return nil
 	}
 	for m := mapping.MapRange(); m.Next(); {
 		key := m.Key().GetToken()
-		if key == nil || strings.HasPrefix(key.Value, "parameter_count_") {
+		if key == nil {
 			continue
 		}
-		switch m.Value().(type) {
-		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-			err = errors.Join(err, fmt.Errorf("%s:%d: %s is text, put the value in quotes", name, key.Position.Line, key.Value))
-		default:
-			if key.Value == "quantization" {
-				err = errors.Join(err, checkText(name, m.Value()))
+		field := fieldType(t, key.Value)
+		if field == nil {
+			continue
+		}
+		wrong := checkText(name, m.Value(), field)
+		if errors.Is(wrong, errTextWanted) {
+			wrong = fmt.Errorf("%s:%d: %s is text, put the value in quotes", name, key.Position.Line, key.Value)
+		}
+		err = errors.Join(err, wrong)
+	}
+	return err
+}
+
+var errTextWanted = errors.New("text is wanted")
+
+// fieldType is the type of a member: of a struct by its name in YAML, of a map
+// always the same. It is nil where there is none.
+func fieldType(t reflect.Type, key string) reflect.Type {
+	switch t.Kind() {
+	case reflect.Map:
+		if t.Elem().Kind() == reflect.String {
+			return t.Elem()
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); tag == key {
+				return t.Field(i).Type
 			}
 		}
 	}
-	return err
+	return nil
 }
 
 // located puts the file and line in front of an error of the YAML package and

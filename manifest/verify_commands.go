@@ -38,26 +38,35 @@ func (v *verifier) commands() {
 	}
 }
 
-// launchFlags are the parameters whose flag is not their name with hyphens.
-var launchFlags = map[string]string{
-	"prefix_caching":              "enable-prefix-caching",
-	"chunked_prefill":             "enable-chunked-prefill",
-	"expert_parallel":             "enable-expert-parallel",
-	"runtime_weight_quantization": "quantization",
+// launchParameters checks C1: a parameter and its flag say the same, as far as
+// the command does not leave the value to the engine. What the engine itself was
+// heard to say goes before its command.
+func (v *verifier) launchParameters(c command) {
+	heard, _ := v.run.Runtime.Extensions[EngineParameters].(map[string]any)
+	for key, value := range sorted(v.server) {
+		flag := launchFlag(key)
+		given, known := launched(c, flag)
+		typed := typedValues(flag, c.flags[flag])
+		if !known || leftToEngine(typed) || sameValue(value, given) || sameParameter(value, typed) {
+			continue
+		}
+		f := v.fail
+		if said, ok := heard[key]; ok && reflect.DeepEqual(said, value) {
+			f = v.warn
+		}
+		f("C1", serverPath+"/"+key, "%v, but the launch command has --%s %s", value, flag, given)
+	}
 }
 
-// launchParameters checks C1: a parameter and its flag say the same.
-func (v *verifier) launchParameters(c command) {
-	for key, value := range sorted(v.server) {
-		flag, ok := launchFlags[key]
-		if !ok {
-			flag = strings.ReplaceAll(key, "_", "-")
-		}
-		given, known := launched(c, flag)
-		if known && !sameValue(value, given) {
-			v.fail("C1", serverPath+"/"+key, "%v, but the launch command has --%s %s", value, flag, given)
-		}
+// sameParameter compares a JSON value with a typed one of a command line.
+func sameParameter(value, typed any) bool {
+	n, isNumber := value.(float64)
+	if m, ok := floatOf(typed); ok {
+		return isNumber && n == m
 	}
+	text, err := json.Marshal(typed)
+	var again any
+	return err == nil && json.Unmarshal(text, &again) == nil && reflect.DeepEqual(value, again)
 }
 
 // launched is what a command says about a flag: true or false for a switch.

@@ -120,11 +120,12 @@ func application(t *terminal) *cli.App {
 			simCommand(t),
 			manifestCommand(t),
 			configCommand(t),
+			envCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, manifest, config or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, sim, manifest, config, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

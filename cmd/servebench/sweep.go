@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +14,14 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/google/renameio/v2"
 
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sweep"
+	"github.com/servebench/servebench/manifest"
 )
 
 // study is an experiment with the options of each of its points, in their order.
@@ -31,15 +34,26 @@ type study struct {
 	only       []string
 }
 
-// What an experiment needs from elsewhere.
+// What an experiment needs from elsewhere; tests have their own.
 var (
 	// resolveStudy reads an experiment file; args are flags of serve, which go
 	// before those of every point.
-	resolveStudy func(ctx context.Context, t *terminal, path string, args []string) (*study, error)
-	// encodeExperiment writes the manifest of an experiment. dir has its files.
-	encodeExperiment func(e sweep.Experiment, outcomes []sweep.Outcome, dir string) ([]byte, error)
+	resolveStudy = func(ctx context.Context, t *terminal, path string, args []string) (*study, error) {
+		x, err := t.resolveExperiment(ctx, path, args)
+		if err != nil {
+			return nil, err
+		}
+		x.AsWritten = x.Order == "as_written"
+		return &study{experiment: *x.Experiment, options: x.Options, notes: x.Warnings}, nil
+	}
 	// startServer starts a server that is not in this process.
-	startServer func(ctx context.Context, c server.Config) (sweep.Server, error)
+	startServer = func(ctx context.Context, c server.Config) (sweep.Server, error) {
+		g, err := server.Start(ctx, c)
+		if err != nil {
+			return nil, err // a nil *Group must not become an interface
+		}
+		return g, nil
+	}
 )
 
 const sweepHelp = `servebench sweep -f FILE: run the experiment that a YAML file describes.
@@ -124,9 +138,6 @@ func sweepCommand(ctx context.Context, args []string, t *terminal) error {
 	if flag := listFlag(parsed.Words); flag != "" {
 		return usagef("--%s: a list; want one value here, and a list under vary in the file", flag)
 	}
-	if resolveStudy == nil {
-		return errors.New("this build reads no experiment files")
-	}
 	s, err := resolveStudy(ctx, t, l.file, l.rest)
 	if err != nil {
 		return err
@@ -183,6 +194,9 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	notes, err := s.check()
 	if err == nil {
 		err = s.experiment.Check()
+	}
+	if err == nil {
+		_, err = sweep.Evidence(s.experiment.About.ArtifactFiles)
 	}
 	if err != nil {
 		return &exitError{code: exitUsage, err: flaggedPoints(err)}
@@ -304,11 +318,19 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 		}
 		saved = append(saved, path)
 	}
-	points := comparison(&s.experiment, outcomes)
-	if encodeExperiment != nil {
-		doc, err := encodeExperiment(s.experiment, outcomes, s.dir)
-		save(".experiment.json", doc, err)
+	for _, f := range s.experiment.About.ArtifactFiles { // verify looks for them beside the manifest
+		target := filepath.Join(s.dir, filepath.Base(f.Path))
+		data, err := os.ReadFile(f.Path)
+		if err == nil {
+			err = renameio.WriteFile(target, data, 0o666, renameio.WithTempDir(s.dir))
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
+	points := comparison(&s.experiment, outcomes)
+	doc, err := s.document(outcomes)
+	save(".experiment.json", doc, err)
 	if slices.ContainsFunc(points, func(p report.Point) bool { return len(p.Trials) > 0 }) {
 		var page bytes.Buffer
 		err := report.Comparison(&page, s.page(outcomes), points)
@@ -318,6 +340,25 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 		errs = append(errs, fmt.Errorf("the table: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// document is the experiment's manifest.
+func (s *study) document(outcomes []sweep.Outcome) ([]byte, error) {
+	w := sweep.Writing{At: time.Now(), Redactor: localRedactor(nil)}
+	for _, o := range s.options {
+		w.Redactor.Secrets = append(w.Redactor.Secrets, o.redactor().Secrets...)
+	}
+	rand.Read(w.Random[:]) // it never fails
+	var missing error
+	w.Artifacts, missing = sweep.Evidence(s.experiment.About.ArtifactFiles)
+	m, err := sweep.Document(s.experiment, outcomes, w)
+	if err != nil {
+		return nil, err
+	}
+	if missing != nil { // it was there at the start; what was measured is not lost
+		m.PublisherNotes.Warnings = append(m.PublisherNotes.Warnings, "Files of the author's are missing.")
+	}
+	return manifest.Encode(m)
 }
 
 // printPlan is --dry-run: it shows what would be run and runs nothing.

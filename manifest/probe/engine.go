@@ -38,8 +38,13 @@ type Server struct {
 	Models []Model
 	// Parameters are engine arguments under the names of the manifest's
 	// runtime.parameters.server: max_model_len, prefix_caching,
-	// gpu_memory_utilization, kv_cache_dtype. It is nil if none is known.
+	// gpu_memory_utilization, kv_cache_dtype, max_loras. It is nil if none is
+	// known.
 	Parameters map[string]any
+	// Cache is what vLLM made of its KV cache, under its own names: block_size,
+	// num_gpu_blocks, kv_cache_size_tokens, kv_cache_max_concurrency (requests of
+	// max_model_len tokens that it holds). It is nil if none is known.
+	Cache map[string]any
 }
 
 // Model is one entry of /v1/models.
@@ -218,7 +223,8 @@ func (s *Server) set(key string, value any) {
 	s.Parameters[key] = value
 }
 
-// readMetrics looks for vLLM's metrics and what its cache configuration says.
+// readMetrics looks for vLLM's metrics and what their info labels say. A second
+// engine is configured as the first. Speculation has counters, but no info.
 func (s *Server) readMetrics(a *answer) (vllm bool) {
 	lines := bufio.NewScanner(bytes.NewReader(a.body))
 	lines.Buffer(nil, metricsBody+1)
@@ -228,10 +234,18 @@ func (s *Server) readMetrics(a *answer) (vllm bool) {
 			continue
 		}
 		vllm = true
-		if text, ok := strings.CutPrefix(line, "vllm:cache_config_info{"); ok {
+		if text, ok := strings.CutPrefix(line, "vllm:cache_config_info{"); ok && s.Cache == nil {
+			s.Cache = map[string]any{}
 			s.readCacheConfig(labels(text))
-			return true // a second engine is configured as the first
 		}
+		if text, ok := strings.CutPrefix(line, "vllm:lora_requests_info{"); ok {
+			if n, err := strconv.ParseInt(labels(text)["max_lora"], 10, 32); err == nil && n > 0 {
+				s.set("max_loras", n)
+			}
+		}
+	}
+	if len(s.Cache) == 0 {
+		s.Cache = nil
 	}
 	return vllm
 }
@@ -250,6 +264,14 @@ func (s *Server) readCacheConfig(config map[string]string) {
 	}
 	if dtype := config["cache_dtype"]; dtype != "" && len(dtype) <= 100 && isWord(dtype, "._-") {
 		s.set("kv_cache_dtype", dtype)
+	}
+	for _, key := range []string{"block_size", "num_gpu_blocks", "kv_cache_size_tokens"} {
+		if n, err := strconv.ParseInt(config[key], 10, 64); err == nil && n > 0 {
+			s.Cache[key] = n
+		}
+	}
+	if f, err := strconv.ParseFloat(config["kv_cache_max_concurrency"], 64); err == nil && f > 0 && f < 1e12 {
+		s.Cache["kv_cache_max_concurrency"] = f
 	}
 }
 

@@ -59,12 +59,27 @@ func vllm(t testing.TB) server {
 
 func TestEngineVLLM(t *testing.T) {
 	want := Server{Name: "vllm", Version: "0.32.0", Models: []Model{{ID: "tiny", Root: "/models/qwen3", OwnedBy: "vllm", MaxModelLen: 8192}},
-		Parameters: map[string]any{"max_model_len": int64(8192), "prefix_caching": true, "gpu_memory_utilization": 0.92, "kv_cache_dtype": "auto"}}
+		Parameters: map[string]any{"max_model_len": int64(8192), "prefix_caching": true, "gpu_memory_utilization": 0.92, "kv_cache_dtype": "auto"},
+		Cache:      map[string]any{"block_size": int64(128), "num_gpu_blocks": int64(16384), "kv_cache_size_tokens": int64(2097152), "kv_cache_max_concurrency": 256.0}}
 	for _, base := range []string{"http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"} {
 		got, warnings := Engine(t.Context(), &http.Client{Transport: vllm(t)}, base, nil)
 		if diff := cmp.Diff(want, got); diff != "" || len(warnings) > 0 {
 			t.Errorf("%s: %s %v", base, diff, warnings)
 		}
+	}
+}
+
+// Labels as vLLM 0.32 writes them with --enable-lora, of two engines.
+func TestEngineInfoLabels(t *testing.T) {
+	s := server{"/metrics": ok(`vllm:lora_requests_info{max_lora="4",running_lora_adapters="",waiting_lora_adapters="a\"b"} 1.7e+09
+vllm:cache_config_info{block_size="16",cache_dtype="fp8",engine="0",kv_cache_max_concurrency="3.5",num_gpu_blocks="None"} 1.0
+vllm:cache_config_info{block_size="32",cache_dtype="auto",engine="1"} 1.0
+`)}
+	got, warnings := Engine(t.Context(), &http.Client{Transport: s}, "http://h", nil)
+	want := Server{Name: "vllm", Parameters: map[string]any{"max_loras": int64(4), "kv_cache_dtype": "fp8"},
+		Cache: map[string]any{"block_size": int64(16), "kv_cache_max_concurrency": 3.5}}
+	if diff := cmp.Diff(want, got); diff != "" || len(warnings) > 0 {
+		t.Error(diff, warnings)
 	}
 }
 

@@ -30,11 +30,12 @@ const programTimeout = 5 * time.Second
 // system, kernel, processor, memory, and the NVIDIA devices that nvidia-smi
 // lists. Every value it holds fits the schema; what was found and does not fit
 // is left out with a warning. The devices are those present: which of them the
-// engine uses, how they are connected (beyond a single one) and the topology
-// are for the caller to say.
+// engine uses and the topology are for the caller to say.
 //
 // On Linux it reads /proc, /sys and os-release, on macOS it asks sysctl and
-// sw_vers. It is safe for concurrent use and returns soon after ctx ends.
+// sw_vers. gopsutil would read the same files of Linux, but knows neither NUMA
+// nodes nor the name of the distribution as the manifest has it, nor a file system
+// made up for a test. It is safe for concurrent use and returns soon after ctx ends.
 func Host(ctx context.Context) (*manifest.Environment, []string) {
 	m := machine{os: runtime.GOOS, arch: runtime.GOARCH, root: os.DirFS("/"), run: runProgram}
 	return m.probe(ctx)
@@ -77,6 +78,7 @@ func (m *machine) probe(ctx context.Context) (*manifest.Environment, []string) {
 		env.CPU = &cpu
 	}
 	m.nvidia(ctx, env)
+	m.compiler(ctx, env)
 	return env, m.warnings
 }
 
@@ -251,20 +253,82 @@ func (m *machine) nvidia(ctx context.Context, env *manifest.Environment) {
 		return
 	}
 	var groups []manifest.Accelerator
+	devices := 0
 	for line := range strings.Lines(string(out)) {
 		if strings.TrimSpace(line) != "" {
-			groups = group(groups, m.device(line))
+			a := m.device(line)
+			a.DeviceIndices = []int{devices} // they are listed in their order
+			groups = group(groups, a)
+			devices++
 		}
 	}
-	if len(groups) == 0 {
+	if devices == 0 {
 		return
 	}
-	if len(groups) == 1 && groups[0].Count == 1 {
-		groups[0].Interconnect = "single device"
+	connection := "single device"
+	if devices > 1 {
+		connection = interconnect(m.output(ctx, "nvidia-smi", "topo", "-m"), devices)
+	}
+	for i := range groups {
+		groups[i].Interconnect = connection
 	}
 	env.Accelerators = groups
 	if driver := groups[0].Driver; driver != "" {
 		env.DriverVersions = map[string]string{"nvidia": driver}
+	}
+}
+
+// interconnect says in words what the matrix of `nvidia-smi topo -m` shows between
+// devices: a row GPU0 has in column GPU1 NV and a number for NVLink, SYS for a way
+// from one NUMA node to another, else a way inside one. It is "" where the matrix
+// is not that of so many devices.
+func interconnect(matrix string, devices int) string {
+	var nvlink, across, pairs int
+	for line := range strings.Lines(matrix) {
+		cells := strings.Fields(line)
+		if len(cells) <= devices || !isDigits(strings.TrimPrefix(cells[0], "GPU")) || !strings.HasPrefix(cells[0], "GPU") || cells[1] == "GPU1" {
+			continue
+		}
+		for _, cell := range cells[1 : devices+1] {
+			switch {
+			case cell == "X":
+				continue
+			case strings.HasPrefix(cell, "NV"):
+				nvlink++
+			case cell == "SYS":
+				across++
+			case cell != "PIX" && cell != "PXB" && cell != "PHB" && cell != "NODE":
+				return ""
+			}
+			pairs++
+		}
+	}
+	switch {
+	case pairs != devices*(devices-1):
+		return ""
+	case nvlink == pairs:
+		return "NVLink between all devices"
+	case nvlink > 0:
+		return "NVLink between some devices, PCIe between the others"
+	case across > 0:
+		return "PCIe across NUMA nodes; no NVLink"
+	}
+	return "PCIe within one NUMA node; no NVLink"
+}
+
+// compiler is the CUDA compiler's version, the last line of what nvcc tells.
+func (m *machine) compiler(ctx context.Context, env *manifest.Environment) {
+	for _, program := range []string{"nvcc", "/usr/local/cuda/bin/nvcc"} {
+		text := m.output(ctx, program, "--version")
+		build := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+		if !strings.HasPrefix(build, "Build ") {
+			continue
+		}
+		if env.DriverVersions == nil {
+			env.DriverVersions = map[string]string{}
+		}
+		env.DriverVersions["cuda_compiler"] = build
+		return
 	}
 }
 
@@ -302,6 +366,7 @@ func group(groups []manifest.Accelerator, a manifest.Accelerator) []manifest.Acc
 		if g.Model == a.Model && g.Driver == a.Driver && g.Architecture == a.Architecture &&
 			g.MemoryBytesPerDevice == a.MemoryBytesPerDevice && g.PowerLimitWatts == a.PowerLimitWatts {
 			groups[i].Count++
+			groups[i].DeviceIndices = append(groups[i].DeviceIndices, a.DeviceIndices...)
 			return groups
 		}
 	}
@@ -336,10 +401,14 @@ func architecture(capability string) string {
 // runProgram runs a program for at most programTimeout and returns at most a
 // megabyte of what it writes.
 func runProgram(ctx context.Context, name string, args ...string) ([]byte, error) {
+	return runWithin(ctx, programTimeout, name, args...)
+}
+
+func runWithin(ctx context.Context, most time.Duration, name string, args ...string) ([]byte, error) {
 	if _, err := exec.LookPath(name); err != nil {
 		return nil, errNoProgram
 	}
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

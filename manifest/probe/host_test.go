@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -53,6 +54,49 @@ const (
 	rtx5090  = "NVIDIA GeForce RTX 5090, 32607, 580.173.02, 575.00, 12.0\n"
 )
 
+const nvcc = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.1, V13.1.80\nBuild cuda_13.1.r13.1/compiler.37061995_0\n"
+
+// topology is the matrix of four devices, each pair connected by one of ways, in
+// turn.
+func topology(ways ...string) string {
+	text := "\t\033[4mGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\033[0m\n"
+	n := 0
+	for i := range 4 {
+		text += "GPU" + strconv.Itoa(i)
+		for j := range 4 {
+			way := " X "
+			if i != j {
+				way = ways[n%len(ways)]
+				n++
+			}
+			text += "\t" + way
+		}
+		text += "\t0-31\t0\n"
+	}
+	return text + "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
+}
+
+func TestInterconnect(t *testing.T) {
+	for _, c := range []struct {
+		matrix, want string
+	}{
+		{topology("PHB", "NODE", "PIX", "PXB"), "PCIe within one NUMA node; no NVLink"},
+		{topology("SYS", "PHB"), "PCIe across NUMA nodes; no NVLink"},
+		{topology("NV18"), "NVLink between all devices"},
+		{topology("NV4", "SYS"), "NVLink between some devices, PCIe between the others"},
+		{topology("???"), ""},
+		{"", ""},
+		{"GPU0\t X \tPHB\nGPU1\tPHB\t X \n", ""}, // of two devices only
+	} {
+		if got := interconnect(c.matrix, 4); got != c.want {
+			t.Errorf("%q, want %q:\n%s", got, c.want, c.matrix)
+		}
+	}
+	if got := interconnect("GPU0\t X \tPHB\tPHB\nGPU1\tPHB\t X \tPHB\n", 2); got != "PCIe within one NUMA node; no NVLink" {
+		t.Errorf("with a network card behind the devices: %q", got)
+	}
+}
+
 // fits fails where the environment would break the schema.
 func fits(t *testing.T, env *manifest.Environment) {
 	t.Helper()
@@ -78,13 +122,15 @@ func probeHost(t *testing.T, m machine) (*manifest.Environment, []string) {
 }
 
 func TestHostLinux(t *testing.T) {
-	got, warnings := probeHost(t, machine{os: "linux", arch: "amd64", root: workstation(), run: programs{smi: strings.Repeat(rtx5090, 4)}.run})
+	got, warnings := probeHost(t, machine{os: "linux", arch: "amd64", root: workstation(), run: programs{
+		smi: strings.Repeat(rtx5090, 4), "nvidia-smi topo -m": topology("PHB"), "nvcc --version": nvcc}.run})
 	want := &manifest.Environment{
 		OS: "Ubuntu 24.04.4 LTS", Kernel: "6.8.0-136-generic", HostArchitecture: "x86_64", SystemMemoryBytes: 269585743872,
 		CPU: &manifest.CPU{Model: "AMD Ryzen Threadripper PRO 9955WX 16-Cores", Sockets: 1, NUMANodes: 1, LogicalCPUs: 32, PhysicalCores: 16},
 		Accelerators: []manifest.Accelerator{{Count: 4, Model: "NVIDIA GeForce RTX 5090", Driver: "580.173.02", Vendor: "NVIDIA",
-			Architecture: "Blackwell SM120", PowerLimitWatts: 575, MemoryBytesPerDevice: 34190917632}},
-		DriverVersions: map[string]string{"nvidia": "580.173.02"},
+			Architecture: "Blackwell SM120", Interconnect: "PCIe within one NUMA node; no NVLink", DeviceIndices: []int{0, 1, 2, 3},
+			PowerLimitWatts: 575, MemoryBytesPerDevice: 34190917632}},
+		DriverVersions: map[string]string{"nvidia": "580.173.02", "cuda_compiler": "Build cuda_13.1.r13.1/compiler.37061995_0"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(warnings) > 0 {
 		t.Error(diff, warnings)
@@ -103,7 +149,7 @@ func TestHostGPUs(t *testing.T) {
 		}
 	}
 	card := manifest.Accelerator{Count: 1, Model: "NVIDIA GeForce RTX 5090", Driver: "580.173.02", Vendor: "NVIDIA", Architecture: "Blackwell SM120",
-		Interconnect: "single device", PowerLimitWatts: 575, MemoryBytesPerDevice: 34190917632}
+		Interconnect: "single device", DeviceIndices: []int{0}, PowerLimitWatts: 575, MemoryBytesPerDevice: 34190917632}
 	check("no program", programs{}, nil)
 	check("a driver that does not answer", programs{"nvidia-smi": "exit status 9"}, nil, "nvidia-smi: exit status 9")
 	check("no device", programs{smi: "\n"}, nil)
@@ -113,12 +159,12 @@ func TestHostGPUs(t *testing.T) {
 	older.Architecture = ""
 	check("an older driver", programs{"nvidia-smi": "no field", smiOlder: "NVIDIA GeForce RTX 5090, 32607, 580.173.02, 575.00\n"}, []manifest.Accelerator{older})
 
-	a, b := card, manifest.Accelerator{Count: 2, Model: "NVIDIA H100", Driver: "580.173.02", Vendor: "NVIDIA", Architecture: "Hopper SM90", MemoryBytesPerDevice: 81559 << 20}
-	a.Interconnect = ""
+	a, b := card, manifest.Accelerator{Count: 2, Model: "NVIDIA H100", Driver: "580.173.02", Vendor: "NVIDIA", Architecture: "Hopper SM90", DeviceIndices: []int{0, 2}, MemoryBytesPerDevice: 81559 << 20}
+	a.Interconnect, a.DeviceIndices = "", []int{1}
 	const h100 = "NVIDIA H100, 81559, 580.173.02, [N/A], 9.0\n"
 	check("two kinds", programs{smi: h100 + rtx5090 + h100}, []manifest.Accelerator{b, a})
 	check("values that do not fit", programs{smi: "X, 512, beta, -1, 9.0\n"},
-		[]manifest.Accelerator{{Count: 1, Model: "X", Vendor: "NVIDIA", Architecture: "Hopper SM90", Interconnect: "single device"}},
+		[]manifest.Accelerator{{Count: 1, Model: "X", Vendor: "NVIDIA", Architecture: "Hopper SM90", Interconnect: "single device", DeviceIndices: []int{0}}},
 		`nvidia-smi: memory.total of "512" does not fit`, `nvidia-smi: driver_version of "beta" does not fit`, `nvidia-smi: power.limit of "-1" does not fit`)
 }
 
