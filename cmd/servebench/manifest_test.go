@@ -195,7 +195,7 @@ func TestManifestShow(t *testing.T) {
 		rows int
 	}{
 		{"seed-run-2", []string{"RedHatAI/gemma-4-31B-it-NVFP4", "closed_loop, 4 at a time, 256 requests", " ttft ", " e2el ", "41", "published  run_"}, 24},
-		{"seed-experiment", []string{"23 completed, 1 failed, 1 interrupted", "concurrency-4 ", "failed: kv_cache_allocation", "34.48 (derived)"}, 40},
+		{"seed-experiment", []string{"23 completed, 1 failed, 1 interrupted", "concurrency-4 ", "scheduler-12288-failed: runtime_startup, kv_cache_allocation", "c=8 tokens=10240  500/0      61.96  8.07           48420      8.07", "34.48 derived", "Replaced by scheduler-11776.", "interrupted  1"}, 46},
 	} {
 		code, out, errs := command(t, "manifest", "show", references+c.seed+".json")
 		if code != 0 || errs != "" {
