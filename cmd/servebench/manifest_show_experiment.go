@@ -128,7 +128,7 @@ func showRemarks(w io.Writer, e *manifest.Experiment) {
 		if f := r.Failure; f != nil {
 			text, weight = joined(", ", f.Stage, f.Category, f.MessageSanitized), 0
 			if f.ReplacementClientRunID != "" {
-				text += " Replaced by " + f.ReplacementClientRunID + "."
+				text = "replaced by " + f.ReplacementClientRunID + ", " + text
 			}
 		} else if r.Status != manifest.Completed {
 			weight = 0
