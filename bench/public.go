@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 
 	"github.com/servebench/servebench/manifest"
 )
@@ -40,7 +41,8 @@ func published(m *manifest.Run, red *manifest.Redactor) *manifest.Run {
 	}
 	list := []map[string]any{}
 	for _, p := range places {
-		list = append(list, map[string]any{"path": p.Path, "kinds": p.Kinds})
+		// Without the slash in front, which makes a local path of a pointer.
+		list = append(list, map[string]any{"path": strings.TrimPrefix(p.Path, "/"), "kinds": p.Kinds})
 	}
 	if clean.Measurement.Extensions == nil {
 		clean.Measurement.Extensions = map[string]any{}

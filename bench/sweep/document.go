@@ -321,7 +321,7 @@ func redactions(all []manifest.Redaction) (said []string) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(places)) {
 		at := places[kind]
-		said = append(said, fmt.Sprintf("%s: taken out of %s, the first at %s", kind, count(len(at), "string"), at[0]))
+		said = append(said, fmt.Sprintf("%s: taken out of %s, the first at %s", kind, count(len(at), "string"), strings.TrimPrefix(at[0], "/"))) // with the slash it would be a local path
 	}
 	return said
 }

@@ -124,14 +124,17 @@ func (d *document) artifacts(run *manifest.ExperimentRun, p *Point, t *Trial, i,
 		a.RunClientID = run.ClientRunID
 		a.License = cmp.Or(a.License, d.e.About.License)
 		a.Visibility = cmp.Or(a.Visibility, p.Config.Declared.Publish.ArtifactVisibility, "private")
-		if a.Kind == "vllm_bench_serve_json" { // the references' names in kind experiment
-			a.Kind, a.ClientArtifactID = "benchmark_result_json", "raw"
+		if a.Kind == "vllm_bench_serve_json" { // the references' name in kind experiment, as is RUN-raw
+			a.Kind = "benchmark_result_json"
 		}
 		if prefix := run.ClientRunID + "-"; !strings.HasPrefix(a.ClientArtifactID, prefix) {
 			if of > 1 {
 				prefix += fmt.Sprintf("trial-%d-", i+1)
 			}
 			a.ClientArtifactID = prefix + a.ClientArtifactID
+		}
+		if stem, ok := strings.CutSuffix(a.ClientArtifactID, "-result"); ok && a.Kind == "benchmark_result_json" {
+			a.ClientArtifactID = stem + "-raw"
 		}
 		for base, n := a.ClientArtifactID, 2; d.artifactIDs[a.ClientArtifactID]; n++ {
 			a.ClientArtifactID = fmt.Sprintf("%s-%d", base, n)
@@ -144,11 +147,11 @@ func (d *document) artifacts(run *manifest.ExperimentRun, p *Point, t *Trial, i,
 
 // pool is what completed trials of one run add up to.
 type pool struct {
-	seconds                    float64
-	ok, failed, input, output  int64
-	inputTokens, outputTokens  manifest.TokenCount
-	started, ended             time.Time
-	requests, trials, uncommon int
+	seconds                   float64
+	ok, failed, input, output int64
+	inputTokens, outputTokens manifest.TokenCount
+	started, ended            time.Time
+	requests, trials          int
 }
 
 func (s *pool) add(t *Trial) {

@@ -323,7 +323,7 @@ func TestDocumentOfTheReferencesShape(t *testing.T) {
 		{"id", doc.ClientSubmissionID, "01a2310c-017b-7900-8000-000000000000"},
 		{"tags", doc.Tags, []string{"gemma-4", "rtx-5090"}},
 		{"omitted files", doc.PublisherNotes.OmittedFiles, []string{"unsanitized-server.log"}},
-		{"redactions", doc.PublisherNotes.Redactions, []string{"secret_or_name: taken out of 2 strings, the first at /runs/15/failure/message_sanitized"}},
+		{"redactions", doc.PublisherNotes.Redactions, []string{"secret_or_name: taken out of 2 strings, the first at runs/15/failure/message_sanitized"}},
 		{"shared concurrency", fmt.Sprint(doc.Shared.Workload["concurrency"]), "8"},
 		{"shared cores", doc.Shared.Environment.CPU.LogicalCores, 64},
 		{"shared devices", doc.Shared.Environment.Accelerators[0].DeviceIndices, []int{0, 1, 2, 3}},

@@ -23,42 +23,6 @@ const (
 	shownWidth = 120
 )
 
-// shownExperiment is what is shown of a manifest of kind experiment.
-type shownExperiment struct {
-	Title              string
-	Objective          string
-	License            string
-	Visibility         string
-	ClientSubmissionID string `json:"client_submission_id"`
-	Provenance         manifest.Provenance
-	Runs               []shownRun
-	Artifacts          []manifest.Artifact
-	PublisherNotes     struct{ Warnings []string } `json:"publisher_notes"`
-}
-
-type shownRun struct {
-	ClientRunID string `json:"client_run_id"`
-	Status      string
-	Relation    struct{ Group string }
-	Failure     *manifest.Failure
-	Warnings    []string
-	Workload    struct {
-		Concurrency int
-	}
-	Results struct {
-		RequestsPerSecond     shownMetric `json:"requests_per_second"`
-		OutputTokensPerSecond shownMetric `json:"output_tokens_per_second"`
-		SuccessfulRequests    *int64      `json:"successful_requests"`
-		FailedRequests        *int64      `json:"failed_requests"`
-	}
-	DurationSeconds float64 `json:"duration_seconds"`
-}
-
-type shownMetric struct {
-	Value             *float64
-	MeasurementStatus string `json:"measurement_status"`
-}
-
 func showFiles(c *cli.Context, t *terminal) error {
 	several := c.Args().Len() > 1
 	return eachFile(c, t, func(w io.Writer, name string, data []byte) (bool, error) {
@@ -92,11 +56,11 @@ func showManifest(w io.Writer, data []byte, report *manifest.Report) error {
 		line(w, "published", joined(" ", outer.ID, outer.PublishedAt))
 	}
 	if report.Kind != manifest.KindRun {
-		var e shownExperiment
+		var e manifest.Experiment
 		if err := json.Unmarshal(data, &e); err != nil {
 			return err
 		}
-		return e.show(w)
+		return showExperiment(w, &e)
 	}
 	var r manifest.Run
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -248,63 +212,4 @@ func showWarnings(w io.Writer, list []string) {
 		}
 		line(w, "warning", text)
 	}
-}
-
-// show writes a line for each run.
-func (e *shownExperiment) show(w io.Writer) error {
-	ended := make(map[string]int)
-	for _, r := range e.Runs {
-		ended[r.Status]++
-	}
-	line(w, "experiment", joined(" ", e.ClientSubmissionID, cmp.Or(e.Visibility, "private"), e.License))
-	line(w, "title", e.Title)
-	line(w, "objective", e.Objective)
-	line(w, "written", joined(" ", e.Provenance.Tool, e.Provenance.ToolVersion, e.Provenance.GeneratedAt))
-	line(w, "runs", joined(", ", few(ended[manifest.Completed], " completed"), few(ended[manifest.Failed], " failed"), few(ended[manifest.Interrupted], " interrupted")))
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "group\trun\tat a time\tok\tfailed\ts\trequests/s\toutput tokens/s\t")
-	for i, r := range e.Runs {
-		if i == shownRows {
-			fmt.Fprintf(table, "and %d more\t\t\t\t\t\t\t\t\n", len(e.Runs)-i)
-			break
-		}
-		fmt.Fprintln(table, strings.Join(r.cells(), "\t")+"\t")
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	showArtifacts(w, e.Artifacts)
-	showWarnings(w, e.PublisherNotes.Warnings)
-	return nil
-}
-
-func (r *shownRun) cells() []string {
-	cell := func(s string) string { return clip(printable(s), 40) }
-	cells := []string{cell(r.Relation.Group), cell(r.ClientRunID), few(r.Workload.Concurrency, "")}
-	if r.Status != manifest.Completed {
-		why := r.Status
-		if r.Failure != nil {
-			why += ": " + r.Failure.Category
-		}
-		return append(cells, cell(why), "", "", "", "")
-	}
-	rate := r.Results.RequestsPerSecond.text()
-	if r.Results.RequestsPerSecond.MeasurementStatus == "derived" {
-		rate += " (derived)"
-	}
-	return append(cells, whole(r.Results.SuccessfulRequests), whole(r.Results.FailedRequests), figure(r.DurationSeconds), rate, r.Results.OutputTokensPerSecond.text())
-}
-
-func (m shownMetric) text() string {
-	if m.Value == nil {
-		return ""
-	}
-	return figure(*m.Value)
-}
-
-func whole(n *int64) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.FormatInt(*n, 10)
 }

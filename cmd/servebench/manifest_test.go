@@ -78,7 +78,7 @@ func TestManifestValidate(t *testing.T) {
 		{"a folder", "validate " + references, exitUsage, "", "servebench: " + references + " is a folder; want a manifest\nservebench: 1 of 1 files could not be read\n"},
 		{"a flag behind a file", "validate " + run + " --publishable", exitUsage, "", "servebench: manifest validate: \"--publishable\" after a file; want flags first, and ./ before a file whose name begins with -\n"},
 		{"an unknown flag", "validate --all", exitUsage, "", "servebench: flag provided but not defined: -all\n"},
-		{"an unknown word", "check", exitUsage, "", "servebench: manifest \"check\" is no command; want validate, verify, show, redact, schema\n"},
+		{"an unknown word", "check", exitUsage, "", "servebench: manifest \"check\" is no command; want validate, verify, show, redact, import, schema\n"},
 	} {
 		code, out, errs := command(t, append([]string{"manifest"}, words(c.args)...)...)
 		switch c.out {
@@ -195,7 +195,7 @@ func TestManifestShow(t *testing.T) {
 		rows int
 	}{
 		{"seed-run-2", []string{"RedHatAI/gemma-4-31B-it-NVFP4", "closed_loop, 4 at a time, 256 requests", " ttft ", " e2el ", "41", "published  run_"}, 24},
-		{"seed-experiment", []string{"23 completed, 1 failed, 1 interrupted", "concurrency-4 ", "failed: kv_cache_allocation", "34.48 (derived)"}, 40},
+		{"seed-experiment", []string{"23 completed, 1 failed, 1 interrupted", "concurrency-4 ", "scheduler-12288-failed: replaced by scheduler-11776, runtime_startup, kv_cache_allocation", "c=8 tokens=10240  500/0      61.96  8.07           48420     8.07", "34.48 derived", "interrupted  1"}, 47},
 	} {
 		code, out, errs := command(t, "manifest", "show", references+c.seed+".json")
 		if code != 0 || errs != "" {

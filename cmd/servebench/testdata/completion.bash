@@ -12,14 +12,15 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sim manifest config completion help version --help --version'
+    words='serve sweep sim manifest config env completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
-    serve:--path) files=-f ;;
+    serve:--path|sweep:-f|sweep:--file) files=-f ;;
     serve:--dir) files=-d ;;
-    serve:--goodput|serve:--seed|sim:--ttft) return ;;
+    serve:--goodput|serve:--seed|sweep:--only|sim:--ttft) return ;;
     serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
+    sweep:*|help:sweep) words='-f --file --resume --only --backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sim:*) words='--ttft --truth --help' ;;
     manifest:manifest) words='check print --help' ;;
     manifest:*)
@@ -30,7 +31,7 @@ _servebench() {
       print:*) words='--help' ;;
       esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sim manifest config completion' ;;
+    help:help) words='serve sweep sim manifest config env completion' ;;
     esac
   fi
   if [[ -n $files ]]; then

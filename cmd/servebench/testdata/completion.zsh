@@ -4,11 +4,26 @@
 _servebench() {
   local context state line
   typeset -A opt_args
-  _arguments -C '1:command:(serve sim manifest config completion help version)' '*::argument:->rest'
+  _arguments -C '1:command:(serve sweep sim manifest config env completion help version)' '*::argument:->rest'
   [[ $state == rest ]] || return
   case $line[1] in
   serve)
     _arguments \
+      '*--backend=[it'\''s (this)\: one]:value:(a b)' \
+      '*--insecure[back\slash]' \
+      '*--self-timed[both]' \
+      '*--no-self-timed[both]' \
+      '*--path=[a file]:file:_files' \
+      '*--dir=[a folder]:folder:_files -/' \
+      '*--goodput[several]:*-*:value:' \
+      '*--seed=[a number]:value: ' \
+      '--help[list the flags]'
+    ;;
+  sweep)
+    _arguments \
+      '*--file=[the experiment file]:file:_files' \
+      '*--resume[go on where an earlier process has ended]' \
+      '*--only=[ids of the points to run, with commas between]:value: ' \
       '*--backend=[it'\''s (this)\: one]:value:(a b)' \
       '*--insecure[back\slash]' \
       '*--self-timed[both]' \
@@ -38,7 +53,7 @@ _servebench() {
       '--help[list the flags]' ;;
     esac ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
-  help) _arguments '1:command:(serve sim manifest config completion)' ;;
+  help) _arguments '1:command:(serve sweep sim manifest config env completion)' ;;
   esac
 }
 if [[ $funcstack[1] == _servebench ]]; then

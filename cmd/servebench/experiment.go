@@ -1,0 +1,39 @@
+package main
+
+import (
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/servebench/servebench/bench/sweep"
+	"github.com/servebench/servebench/manifest"
+)
+
+// encodeSweep is the manifest of an experiment as it is written.
+func encodeSweep(e sweep.Experiment, outcomes []sweep.Outcome, _ string) ([]byte, error) {
+	files, err := sweep.Evidence(e.About.ArtifactFiles)
+	if err != nil {
+		return nil, err
+	}
+	w := sweep.Writing{At: time.Now(), Artifacts: files, Redactor: experimentRedactor(&e)}
+	rand.Read(w.Random[:]) // never fails
+	doc, err := sweep.Document(e, outcomes, w)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Encode(doc)
+}
+
+// experimentRedactor knows what must not be published of any point.
+func experimentRedactor(e *sweep.Experiment) *manifest.Redactor {
+	all := localRedactor(nil)
+	for i := range e.Points {
+		r := e.Points[i].Config.Redactor()
+		all.Secrets, all.HostNames = append(all.Secrets, r.Secrets...), append(all.HostNames, r.HostNames...)
+	}
+	for _, list := range []*[]string{&all.Secrets, &all.HostNames} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return all
+}
