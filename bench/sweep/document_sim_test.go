@@ -99,7 +99,7 @@ func TestDocumentOfMeasuredRuns(t *testing.T) {
 			at     int
 			lens   float64
 			within time.Duration
-		}{{"c-1", 1, 0, 0}, {"c-2", 2, 0, 0}, {"mixed", 2, 0.5, 0}, {"cut", 1, 0, 200 * time.Millisecond}} {
+		}{{"c-1", 1, 0, 0}, {"c-2", 2, 0, 0}, {"mixed", 2, 0.5, 0}, {"cut", 1, 0, 250 * time.Millisecond}} {
 			p := Point{ID: c.id, Name: c.id, Group: "concurrency", OnFailure: OnFailure{Replacement: "c-1"}}
 			p.Config = bench.Config{
 				Backend: "openai-chat", Model: "m", Stream: true, IgnoreEOS: true, NoTokenizer: true, Target: openai.Config{BaseURL: "http://sim.test", Dial: n.dial},
@@ -153,7 +153,7 @@ func TestDocumentOfMeasuredRuns(t *testing.T) {
 		got = append(got, row)
 	}
 	want := []string{"c-1 completed 10", "c-2 completed 20", "mixed completed",
-		"cut interrupted: Interrupted after 1 of 8 requests; excluded from completed-run rankings.", "no-start failed by c-1", "both completed 30"}
+		"cut interrupted: Interrupted after 2 of 8 requests; excluded from completed-run rankings.", "no-start failed by c-1", "both completed 30"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -21,7 +21,8 @@ var mediaTypes = map[string]string{
 
 // Evidence makes artifacts of the author's own files, for [Writing.Artifacts]: it
 // reads each for its size and sha256. A file that is not there or is empty, and an
-// id that is missing or there twice, is an error; all are told.
+// id that is missing or there twice, is an error; all are told, beside the artifacts of
+// the others.
 func Evidence(files []File) (artifacts []manifest.Artifact, err error) {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -36,10 +37,7 @@ func Evidence(files []File) (artifacts []manifest.Artifact, err error) {
 		seen[f.ID] = true
 		artifacts = append(artifacts, a)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return artifacts, nil
+	return artifacts, err
 }
 
 func evidence(f File) (manifest.Artifact, error) {

@@ -91,7 +91,7 @@ func TestBashCompletes(t *testing.T) {
 		{"files", words("servebench serve --dataset-path da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"folders", words("servebench serve --result-dir da"), words("dataset")},
 		{"files behind sweep -f", words("servebench sweep -f da"), []string{"data one.jsonl", "data.txt", "dataset"}},
-		{"flags of sweep, and of serve", words("servebench sweep --re"), words("--ready-check-timeout-sec --records --repetition-penalty --request-id-prefix --request-rate --result-dir --result-filename --resume")},
+		{"flags of sweep, and of serve", words("servebench sweep --re"), words("--ready-check-timeout-sec --records --repetition-penalty --replica-url --request-id-prefix --request-rate --reset-prefix-cache --result-dir --result-filename --resume")},
 		{"files behind a word of manifest", words("servebench manifest verify --publish da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"none behind one that takes none", []string{"servebench", "manifest", "schema", ""}, words("--help --publishable")},
 		{"a name of which nothing is known", words("servebench manifest redact --name da"), nil},

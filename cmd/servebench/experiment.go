@@ -10,16 +10,17 @@ import (
 )
 
 // encodeSweep is the manifest of an experiment as it is written.
-func encodeSweep(e sweep.Experiment, outcomes []sweep.Outcome, _ string) ([]byte, error) {
-	files, err := sweep.Evidence(e.About.ArtifactFiles)
-	if err != nil {
-		return nil, err
-	}
+func encodeSweep(e sweep.Experiment, outcomes []sweep.Outcome) ([]byte, error) {
+	// They were there at the start: for one that is gone nothing measured is lost.
+	files, missing := sweep.Evidence(e.About.ArtifactFiles)
 	w := sweep.Writing{At: time.Now(), Artifacts: files, Redactor: experimentRedactor(&e)}
 	rand.Read(w.Random[:]) // never fails
 	doc, err := sweep.Document(e, outcomes, w)
 	if err != nil {
 		return nil, err
+	}
+	if missing != nil {
+		doc.PublisherNotes.Warnings = append(doc.PublisherNotes.Warnings, "Not all files of the author's could be read.")
 	}
 	return manifest.Encode(doc)
 }

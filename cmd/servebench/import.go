@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v2"
 
@@ -135,7 +133,7 @@ func importOptions(c *cli.Context) (importer.Options, error) {
 		return err
 	})
 	read("host", func(name string, data []byte) (err error) {
-		o.Environment, err = readHost(name, data)
+		o.Environment, err = manifest.ParseHost(name, data)
 		return err
 	})
 	launch := strings.Join(c.StringSlice("launch-command"), "\n")
@@ -154,21 +152,6 @@ func importOptions(c *cli.Context) (importer.Options, error) {
 		o.Runtime = rt
 	}
 	return o, errors.Join(errs...)
-}
-
-// readHost reads a host file.
-func readHost(name string, data []byte) (*manifest.Environment, error) {
-	text, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	env := new(manifest.Environment)
-	if err := d.Decode(env); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return env, nil
 }
 
 // fileForm is what the schema takes for the name of an artifact.

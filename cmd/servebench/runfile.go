@@ -569,7 +569,7 @@ func point(p *runfile.Point, o *options) sweep.Point {
 		ID: p.ID, Name: p.Name, Group: p.Group, Screening: p.Screening, Repeat: p.Repeat,
 		Config: o.config, Server: o.server, Restart: p.Restart, Deadline: o.deadline,
 		OnFailure: sweep.OnFailure{
-			Retry: p.OnFailure.Retry, Stop: p.OnFailure.Continue != nil && !*p.OnFailure.Continue, Replacement: p.OnFailure.Replacement,
+			Retry: p.OnFailure.Retry, Stop: p.OnFailure.Continue != nil && !*p.OnFailure.Continue, Allow: p.OnFailure.Continue != nil && *p.OnFailure.Continue, Replacement: p.OnFailure.Replacement,
 		},
 		Digest: o.digest(),
 	}

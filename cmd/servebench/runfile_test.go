@@ -99,7 +99,7 @@ func TestFlagsGoBeforeTheFile(t *testing.T) {
 		t.Errorf("%v %s", o.sim, o.config.Target.BaseURL)
 	}
 	// A server section gives way to a server that is named.
-	file = write(t, t.TempDir(), "server.yaml", "server: {command: [vllm, serve, m]}\n")
+	file = write(t, t.TempDir(), "server.yaml", "server: {command: [vllm, serve, m, --port, '{port}']}\n")
 	if o := must(t, "-f", file, "--base-url", "http://127.0.0.1:7"); o.server != nil || strings.Contains(string(o.config.RunFile), "vllm") || len(o.remarks) != 1 {
 		t.Errorf("%v %s %q", o.server, o.config.RunFile, o.remarks)
 	}
@@ -481,7 +481,7 @@ func TestResolveExperiment(t *testing.T) {
 	file := write(t, t.TempDir(), "e.yaml", `experiment: {id: e, title: T, publisher_notes: {warnings: [w], public_data_license_affirmed: true}}
 base:
   bench: {model: m, num-prompts: 5, temperature: 0}
-  server: {command: [vllm, serve, m, --x, "{x}"]}
+  server: {command: [vllm, serve, m, --port, "{port}", --x, "{x}"]}
   vars: {x: 1}
 order: as_written
 groups:
@@ -501,7 +501,7 @@ groups:
 	if c2.ID != "c2" || c2.Config.MaxConcurrency != 2 || c2.Config.Dataset.Prompts != 3 || c2.Repeat != 2 || !c2.OnFailure.Stop || c2.OnFailure.Retry != 2 || c2.Restart || c2.Vary[0].Key != "bench.max-concurrency" {
 		t.Errorf("%+v", c2)
 	}
-	if strings.Join(x7.Server.Command, " ") != "vllm serve m --x 7" || !x7.Restart || x7.Deadline != 9*time.Second || x7.Config.Declared.Labels["variant"] != "v" || !json.Valid(x7.Config.RunFile) {
+	if strings.Join(x7.Server.Command, " ") != "vllm serve m --port {port} --x 7" || !x7.Restart || x7.Deadline != 9*time.Second || x7.Config.Declared.Labels["variant"] != "v" || !json.Valid(x7.Config.RunFile) {
 		t.Errorf("%+v", x7)
 	}
 	// The digest stays the same from one reading to the next.

@@ -251,7 +251,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		}
 		return leakErr
 	case died != nil && (err != nil || res.Stopped):
-		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %w", died)}
+		return &exitError{code: exitTarget, err: errors.New("the server ended during the run: " + reason(died))}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +13,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/google/renameio/v2"
 
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sweep"
-	"github.com/servebench/servebench/manifest"
 )
 
 // study is an experiment with the options of each of its points, in their order.
@@ -226,6 +223,12 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 		t.fail(errors.Join(err, saveErr))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	}
+	if first.failOnLeak {
+		if leakErr := t.failOnLeak(s.files(), experimentRedactor(&s.experiment)); leakErr != nil {
+			t.fail(errors.Join(err))
+			return leakErr
+		}
+	}
 	switch {
 	case errors.Is(err, sweep.ErrUnsaved):
 		return &exitError{code: exitUnsaved, err: err}
@@ -329,7 +332,7 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 		}
 	}
 	points := comparison(&s.experiment, outcomes)
-	doc, err := s.document(outcomes)
+	doc, err := encodeSweep(s.experiment, outcomes)
 	save(".experiment.json", doc, err)
 	if slices.ContainsFunc(points, func(p report.Point) bool { return len(p.Trials) > 0 }) {
 		var page bytes.Buffer
@@ -342,23 +345,22 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 	return errors.Join(errs...)
 }
 
-// document is the experiment's manifest.
-func (s *study) document(outcomes []sweep.Outcome) ([]byte, error) {
-	w := sweep.Writing{At: time.Now(), Redactor: localRedactor(nil)}
-	for _, o := range s.options {
-		w.Redactor.Secrets = append(w.Redactor.Secrets, o.redactor().Secrets...)
-	}
-	rand.Read(w.Random[:]) // it never fails
-	var missing error
-	w.Artifacts, missing = sweep.Evidence(s.experiment.About.ArtifactFiles)
-	m, err := sweep.Document(s.experiment, outcomes, w)
+// files are the experiment's in its folder.
+func (s *study) files() (names []string) {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	if missing != nil { // it was there at the start; what was measured is not lost
-		m.PublisherNotes.Warnings = append(m.PublisherNotes.Warnings, "Files of the author's are missing.")
+	for _, e := range entries {
+		ours := func(id string) bool {
+			return strings.HasPrefix(e.Name(), id+".") || strings.HasPrefix(e.Name(), id+"-")
+		}
+		if e.Type().IsRegular() && (ours(s.experiment.About.ID) ||
+			slices.ContainsFunc(s.experiment.Points, func(p sweep.Point) bool { return ours(p.ID) })) {
+			names = append(names, filepath.Join(s.dir, e.Name()))
+		}
 	}
-	return manifest.Encode(m)
+	return names
 }
 
 // printPlan is --dry-run: it shows what would be run and runs nothing.

@@ -267,7 +267,10 @@ func TestSweepResumes(t *testing.T) {
 	}
 }
 
-// blocking is a server whose fourth request for tokens hangs until told.
+// sweepPrompts are many: some are sent between a signal and the run's notice of it.
+const sweepPrompts = 500
+
+// blocking is a server of which one request for tokens hangs until told.
 func blocking(t *testing.T) (base string, started, release chan struct{}) {
 	started, release = make(chan struct{}), make(chan struct{})
 	quick, n := sim.New(sim.Config{}), 0
@@ -275,7 +278,7 @@ func blocking(t *testing.T) (base string, started, release chan struct{}) {
 		if r.URL.Path == "/v1/completions" {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			if n++; n == 7 { // the third of the second point
+			if n++; n == sweepPrompts+3 { // the third of the second point
 				close(started)
 				select {
 				case <-release:
@@ -291,7 +294,7 @@ func blocking(t *testing.T) (base string, started, release chan struct{}) {
 
 // sweepProcess is a process that runs the sweep a, b, c against base.
 func sweepProcess(t *testing.T, base, dir string, args ...string) (*exec.Cmd, *lines) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"sweep", "-f", "x.yaml", "--result-dir", dir, "--drain", "1h"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"sweep", "-f", "x.yaml", "--result-dir", dir, "--drain", "1h", "--num-prompts", fmt.Sprint(sweepPrompts)}, args...)...)
 	cmd.Env = append(os.Environ(), "SERVEBENCH_TEST_MAIN=1", "SERVEBENCH_TEST_SWEEP="+base, "OPENAI_API_KEY=")
 	said := &lines{}
 	cmd.Stderr = said
