@@ -85,6 +85,10 @@ type Config struct {
 	// Truth adds "sent_ns" to the JSON of each event: CLOCK_MONOTONIC in nanoseconds, read right before the event's write.
 	// On systems other than Linux it is the time since the process started.
 	Truth bool `json:"truth"`
+	// Engine is the model of an engine that the timing follows instead of the formula above; nil is the formula. With it
+	// TTFT, ITL, PerPromptToken and Slots must be 0, TokensPerChunk is the number of new tokens from which a chunk is
+	// written (--stream-interval), and Jitter varies the time of each step.
+	Engine *Engine `json:"engine,omitempty"`
 	// APIKey is the bearer token that /v1/*, /tokenize and /detokenize ask for. Empty asks for none.
 	APIKey string `json:"-"`
 }
