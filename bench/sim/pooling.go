@@ -101,7 +101,7 @@ func (s *Server) newPooling(f *fields) (*pooling, *apiError) {
 		return nil, f.err()
 	}
 	switch {
-	case s.cfg.Model != "" && p.model != s.cfg.Model:
+	case !s.serves(p.model):
 		// These endpoints say less than the others.
 		return nil, &apiError{http.StatusNotFound, fmt.Sprintf("The model `%s` does not exist.", p.model), "NotFoundError", ""}
 	case p.dimensions < 1 || p.dimensions > maxDimensions:

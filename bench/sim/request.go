@@ -85,7 +85,7 @@ func (s *Server) decodeGeneration(body []byte, of api) (*generation, *apiError) 
 		return nil, bad
 	case f.has("stream_options") && !g.stream && of != ofResponse:
 		return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
-	case s.cfg.Model != "" && g.model != s.cfg.Model:
+	case !s.serves(g.model):
 		return nil, s.unknownModel(g.model)
 	case several && choices != 1:
 		return nil, badValue("n", choices, "n must be 1 on this server, got %d.", choices)

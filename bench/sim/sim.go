@@ -45,6 +45,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,8 @@ type Config struct {
 	// Model is the only model name served; others get vLLM's 404. Empty serves whatever name is asked for, and lists
 	// itself as "servebench-sim".
 	Model string `json:"model"`
+	// Aliases are further names of the same model (--served-model-name a b, --lora-modules). They need Model.
+	Aliases []string `json:"aliases,omitempty"`
 	// TTFT is the time from admission to the first token.
 	TTFT time.Duration `json:"ttft_ns"`
 	// ITL is the time between two tokens.
@@ -91,6 +94,8 @@ type Config struct {
 	Engine *Engine `json:"engine,omitempty"`
 	// APIKey is the bearer token that /v1/*, /tokenize and /detokenize ask for. Empty asks for none.
 	APIKey string `json:"-"`
+	// MoreKeys are further tokens that are as good as APIKey. They need it.
+	MoreKeys []string `json:"-"`
 }
 
 // Validate reports everything that is wrong with c, joined by errors.Join, or nil. It changes nothing.
@@ -116,8 +121,17 @@ func (c Config) Validate() error {
 	if longest > math.MaxInt64/1024 {
 		errs = append(errs, fmt.Errorf("timings are too long: a request of max_model_len %d tokens would take over 100 days", d.MaxModelLen))
 	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
+	for _, key := range append(slices.Clone(c.MoreKeys), c.APIKey) {
+		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
+			break
+		}
+	}
+	if c.Model == "" && len(c.Aliases) > 0 {
+		errs = append(errs, errors.New("aliases need a model"))
+	}
+	if len(c.MoreKeys) > 0 && (c.APIKey == "" || slices.Contains(c.MoreKeys, "")) {
+		errs = append(errs, errors.New("an api_key is empty"))
 	}
 	return errors.Join(errs...)
 }
@@ -137,7 +151,7 @@ func (c Config) withDefaults() Config {
 // of its own and needs no closing.
 type Server struct {
 	cfg     Config
-	key     [32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
+	keys    [][32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
 	routes  map[string]route
 	created int64 // Unix seconds
 	slots   gate
@@ -158,10 +172,17 @@ func New(c Config) *Server {
 		panic("sim: invalid config: " + err.Error())
 	}
 	s := &Server{cfg: c.withDefaults(), created: time.Now().Unix()}
-	s.key = keyDigest("Bearer " + c.APIKey)
+	for _, key := range append([]string{c.APIKey}, c.MoreKeys...) {
+		s.keys = append(s.keys, keyDigest("Bearer "+key))
+	}
 	s.slots.limit = c.Slots
 	s.routes = s.routing()
 	return s
+}
+
+// serves tells whether name is one of the model's.
+func (s *Server) serves(name string) bool {
+	return s.cfg.Model == "" || name == s.cfg.Model || slices.Contains(s.cfg.Aliases, name)
 }
 
 // modelName is what the server calls itself where no request says otherwise.
