@@ -43,6 +43,7 @@ type parsedArgs struct {
 	// splits a value) and StringSliceFlag.KeepSpace (or values are trimmed).
 	Words    []string
 	Warnings []string
+	Worded   bool // a word that belongs to no flag is the value of the flag with Word
 	Help     bool
 	Topic    string // WORD of --help=WORD in lower case with - for _; "all" is everything
 }
@@ -63,10 +64,11 @@ func normalize(args []string, specs []flagSpec) (parsedArgs, error) {
 	}
 	r.read(args)
 	r.setObjects()
+	r.checkWord()
 	if len(r.problems) > 0 {
 		return parsedArgs{}, errors.Join(r.problems...)
 	}
-	return parsedArgs{Words: r.words(), Warnings: r.warnings()}, nil
+	return parsedArgs{Words: r.words(), Warnings: r.warnings(), Worded: r.worded}, nil
 }
 
 // argReader walks over the words once, from left to right.
@@ -127,6 +129,17 @@ func (r *argReader) takeWord(arg string) bool {
 	r.given[i].times++
 	r.set(i, []string{arg})
 	return true
+}
+
+// checkWord complains where the flag that takes a word was given too.
+func (r *argReader) checkWord() {
+	i := slices.IndexFunc(r.specs, func(s flagSpec) bool { return s.Word })
+	if i < 0 || !r.worded || r.given[i].times < 2 {
+		return
+	}
+	name := r.specs[i].Name
+	r.fail(name, fmt.Sprintf("--%s is given, and a word for it too", name), "want one of the two")
+	r.theirs("%s--%s", unrecognizedPrefix, name)
 }
 
 // take stores the values of the flag w and returns how many words of rest it used.
@@ -458,6 +471,10 @@ func newFlagNames(specs []flagSpec) flagNames {
 		if spec.Arity == arityToggle {
 			n.negated["no-"+spec.Name] = i
 			names = append(names, "no-"+spec.Name)
+		}
+		for _, alias := range spec.Aliases {
+			n.exact[alias] = i
+			names = append(names, alias)
 		}
 		for _, short := range spec.Short {
 			n.short[short] = i

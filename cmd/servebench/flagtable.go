@@ -72,8 +72,8 @@ type flagSpec struct {
 	Secret bool // values may hold credentials and are never shown
 	Own    bool // vLLM does not have it
 
-	// Short are the names behind a single dash.
-	Short []string
+	// Aliases are further names, Short those behind a single dash.
+	Aliases, Short []string
 	// Word lets a word that belongs to no flag be the value.
 	Word bool
 	// None makes "" and None stand for no value.

@@ -73,10 +73,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	switch {
 	case len(args) > 0 && args[0] == "serve":
 		return t.exit(serve(ctx, args[1:], t))
+	case len(args) > 0 && args[0] == "sim":
+		return t.exit(simulate(ctx, args[1:], t))
 	case len(args) > 1 && args[0] == "help":
 		args = []string{args[1], "--help"}
-		if args[0] == "serve" {
+		switch args[0] {
+		case "serve":
 			return t.exit(serve(ctx, args[1:], t))
+		case "sim":
+			return t.exit(simulate(ctx, args[1:], t))
 		}
 	case len(args) == 1 && (args[0] == "help" || args[0] == "version"):
 		args = []string{"--" + args[0]}
@@ -106,7 +111,12 @@ func application(t *terminal) *cli.App {
 				SkipFlagParsing: true, // handled before, by argparse's rules
 				Action:          func(*cli.Context) error { return nil },
 			},
-			simCommand(t),
+			{
+				Name:            "sim",
+				Usage:           "run a simulated vLLM server; takes the flags of `vllm serve`",
+				SkipFlagParsing: true, // as serve
+				Action:          func(*cli.Context) error { return nil },
+			},
 			manifestCommand(t),
 			completionCommand(t),
 		},
