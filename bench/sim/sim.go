@@ -52,7 +52,7 @@ import (
 
 // Version is the simulator's version, as GET /version and system_fingerprint show it. It changes whenever the same request
 // may be answered by other bytes or at other times.
-const Version = "0.2.0"
+const Version = "0.3.0"
 
 const (
 	serverName         = "servebench-sim"
@@ -116,6 +116,12 @@ func (c Config) Validate() error {
 	if longest > math.MaxInt64/1024 {
 		errs = append(errs, fmt.Errorf("timings are too long: a request of max_model_len %d tokens would take over 100 days", d.MaxModelLen))
 	}
+	if c.Engine != nil {
+		if c.TTFT != 0 || c.ITL != 0 || c.PerPromptToken != 0 || c.Slots != 0 {
+			errs = append(errs, errors.New("ttft, itl, per_prompt_token and slots must be 0 with an engine, whose steps make the times"))
+		}
+		errs = append(errs, c.Engine.validate(d.MaxModelLen)...)
+	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
 	}
@@ -141,6 +147,7 @@ type Server struct {
 	routes  map[string]route
 	created int64 // Unix seconds
 	slots   gate
+	engine  *engine // nil: the times follow from Config's formula
 
 	requests     atomic.Uint64 // accepted requests so far: the next request's number
 	promptTokens atomic.Uint64 // of requests whose first token is out
@@ -160,6 +167,9 @@ func New(c Config) *Server {
 	s := &Server{cfg: c.withDefaults(), created: time.Now().Unix()}
 	s.key = keyDigest("Bearer " + c.APIKey)
 	s.slots.limit = c.Slots
+	if c.Engine != nil {
+		s.engine = newEngine(s.cfg)
+	}
 	s.routes = s.routing()
 	return s
 }
