@@ -38,13 +38,13 @@ type Engine struct {
 	// PrefillRate is how many prompt tokens a step computes in a second. 0 means that they take no time.
 	PrefillRate float64 `json:"prefill_tokens_per_s"`
 
-	// Overhead is the time from a request's arrival to the front end's work on it, and from its end there to the client:
-	// all of it is before the waiting queue. Requests do not wait for each other in it.
+	// Overhead is the time a request spends outside the engine and its queue (HTTP, parsing, detokenizing): all of it is
+	// before Frontend, and no request waits in it for another.
 	Overhead time.Duration `json:"overhead_ns"`
-	// Frontend is the time in which the API server hands one request to the engine (parsing, tokenizing): one at a time.
+	// Frontend is the time in which the API server hands one request to the engine, one request after the other.
 	Frontend time.Duration `json:"frontend_ns"`
 	// IdleDelay is the time from the first request that reaches an idle engine to its first step. Requests that come
-	// meanwhile are in that step too.
+	// meanwhile are in that step too, as are those of the same instant where it is 0: the step then begins 1 ns later.
 	IdleDelay time.Duration `json:"idle_delay_ns"`
 
 	// SpeculativeTokens is the number of draft tokens of a decode step (num_speculative_tokens). 0 means no speculation.
@@ -120,6 +120,7 @@ func (e Engine) blocks() int { return e.KVTokens / e.BlockSize }
 const (
 	maxSetting = 1 << 30
 	maxTime    = 24 * time.Hour
+	minRate    = 1e-3 // tokens a second, where there is a rate
 )
 
 // validate reports everything that is wrong with e for requests of up to maxModelLen tokens, in terms of vLLM's settings.
@@ -152,8 +153,8 @@ func (e Engine) validate(maxModelLen int) []error {
 		name  string
 		value float64
 	}{{"prefill_rate", e.PrefillRate}, {"context_rate", e.ContextRate}} {
-		if !(f.value == 0 || f.value >= 1e-3 && f.value <= math.MaxFloat64) { // written so that NaN is refused
-			wrong("%s must be 0 (no time) or at least 0.001 tokens a second, got %v", f.name, f.value)
+		if !(f.value == 0 || f.value >= minRate && f.value <= math.MaxFloat64) { // written so that NaN is refused
+			wrong("%s must be 0 (no time) or at least %v tokens a second, got %v", f.name, minRate, f.value)
 		}
 	}
 	if !(e.TimeScale == 0 || e.TimeScale >= 1e-6 && e.TimeScale <= 1000) {

@@ -27,6 +27,8 @@ type sequence struct {
 
 	scheduled, drafted int // tokens in the present step; the drafts among them
 
+	visit int // the number of its client's request, for who plays a run without handlers
+
 	blocks     int // held
 	held       []*block
 	keptBlocks int
