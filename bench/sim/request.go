@@ -24,7 +24,7 @@ type generation struct {
 	api          api
 	model        string // as the answer names it
 	promptTokens int
-	promptIDs    []int32 // only with returnIDs
+	promptIDs    []int32 // only with returnIDs or a prefix cache
 	maxTokens    int
 
 	stream          bool
@@ -118,7 +118,7 @@ func (s *Server) measure(g *generation, p prompt) *apiError {
 			"reduce the length of the input prompt or the number of requested output tokens.",
 			limit, g.maxTokens, least, least+g.maxTokens)
 	}
-	if g.returnIDs {
+	if g.returnIDs || s.cfg.Engine != nil && s.cfg.Engine.PrefixCaching {
 		g.promptIDs = p.tokenIDs()
 	}
 	return nil

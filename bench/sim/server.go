@@ -101,7 +101,12 @@ func (s *Server) routing() map[string]route {
 		"/stop_profile":        post(empty),
 		"/tokenize":            post(s.tokenize),
 		"/detokenize":          post(s.detokenize),
-		"/reset_prefix_cache":  post(empty),
+		"/reset_prefix_cache": post(func(w http.ResponseWriter, _ *http.Request) {
+			if s.engine != nil {
+				s.engine.reset()
+			}
+			w.WriteHeader(http.StatusOK)
+		}),
 		"/version": get(func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, []byte(`{"version":"`+Version+`"}`))
 		}),

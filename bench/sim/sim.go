@@ -53,7 +53,7 @@ import (
 
 // Version is the simulator's version, as GET /version and system_fingerprint show it. It changes whenever the same request
 // may be answered by other bytes or at other times.
-const Version = "0.2.0"
+const Version = "0.3.0"
 
 const (
 	serverName         = "servebench-sim"
@@ -121,6 +121,19 @@ func (c Config) Validate() error {
 	if longest > math.MaxInt64/1024 {
 		errs = append(errs, fmt.Errorf("timings are too long: a request of max_model_len %d tokens would take over 100 days", d.MaxModelLen))
 	}
+	if c.Engine != nil {
+		if c.TTFT != 0 || c.ITL != 0 || c.PerPromptToken != 0 || c.Slots != 0 {
+			errs = append(errs, errors.New("ttft, itl, per_prompt_token and slots must be 0 with an engine, whose steps make the times"))
+		}
+		errs = append(errs, c.Engine.validate(d.MaxModelLen)...)
+	}
+	errs = append(errs, c.validateNames()...)
+	return errors.Join(errs...)
+}
+
+// validateNames checks the names that c answers to and the keys it asks for.
+func (c Config) validateNames() []error {
+	var errs []error
 	for _, key := range append(slices.Clone(c.MoreKeys), c.APIKey) {
 		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
@@ -133,7 +146,7 @@ func (c Config) Validate() error {
 	if len(c.MoreKeys) > 0 && (c.APIKey == "" || slices.Contains(c.MoreKeys, "")) {
 		errs = append(errs, errors.New("an api_key is empty"))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // withDefaults fills in what a zero field stands for.
@@ -155,6 +168,7 @@ type Server struct {
 	routes  map[string]route
 	created int64 // Unix seconds
 	slots   gate
+	engine  *engine // nil: the times follow from Config's formula
 
 	requests     atomic.Uint64 // accepted requests so far: the next request's number
 	promptTokens atomic.Uint64 // of requests whose first token is out
@@ -176,6 +190,9 @@ func New(c Config) *Server {
 		s.keys = append(s.keys, keyDigest("Bearer "+key))
 	}
 	s.slots.limit = c.Slots
+	if c.Engine != nil {
+		s.engine = newEngine(s.cfg)
+	}
 	s.routes = s.routing()
 	return s
 }

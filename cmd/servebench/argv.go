@@ -192,7 +192,7 @@ func (r *argReader) set(index int, values []string) {
 		canonical, problem := canonicalValue(spec.Kind, v)
 		if problem != "" {
 			r.fail(spec.Name, fmt.Sprintf("--%s: %s %s", spec.Name, r.show(v), problem), "")
-			r.theirs("argument %s: invalid %s value: %s", spec.argparseName(), spec.Type, r.repr(v))
+			r.theirs("argument %s: %s", spec.argparseName(), r.invalid(spec, v))
 		} else {
 			r.checkChoice(spec, canonical)
 		}
@@ -210,7 +210,7 @@ func (r *argReader) checkChoice(spec flagSpec, value string) {
 		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, quoteWord(value), spec.Why), "leave it out")
 	case len(choices) > 0 && !slices.Contains(choices, value):
 		r.fail(spec.Name, fmt.Sprintf("--%s: %s is unknown", spec.Name, quoteWord(value)), "want one of "+strings.Join(spec.offered(), ", "))
-		r.theirs("argument %s: invalid choice: %s (choose from %s)", spec.argparseName(), r.repr(value), reprList(choices))
+		r.theirs("argument %s: invalid choice: %s (choose from %s)", spec.argparseName(), r.choice(spec, value), r.choiceList(spec, choices))
 	case spec.refusal(value) != "":
 		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, value, spec.refusal(value)),
 			"want one of "+strings.Join(spec.offered(), ", "))
@@ -379,7 +379,36 @@ func (r *argReader) repr(value string) string {
 	return "'" + strings.Trim(r.show(value), `"`) + "'"
 }
 
-func reprList(values []string) string { return "'" + strings.Join(values, "', '") + "'" }
+// invalid is what argparse, or a converter of vLLM's, says of a value of the wrong kind.
+func (r *argReader) invalid(spec flagSpec, value string) string {
+	m := numberWithUnit.FindStringSubmatch(value)
+	switch {
+	case (spec.Kind == kindSize || spec.Kind == kindSizeOrAuto) && m != nil && m[2] != "":
+		return fmt.Sprintf("Decimals are not allowed with binary suffixes like %s. Did you mean to use %s instead?",
+			m[3], m[1]+m[2]+strings.ToLower(m[3]))
+	case spec.Type == "_optional_type" || spec.Type == "_parse_type":
+		// vLLM names a Python function and its address here.
+		kinds := map[kind]string{kindInt: "int", kindFloat: "float", kindSize: "human_readable_int", kindConfig: "loads"}
+		return fmt.Sprintf("Value %s cannot be converted to <%s>.", strings.Trim(r.repr(value), "'"), kinds[spec.Kind])
+	}
+	return fmt.Sprintf("invalid %s value: %s", spec.Type, r.repr(value))
+}
+
+// choice is one of several values in a message of argparse's.
+func (r *argReader) choice(spec flagSpec, value string) string {
+	if spec.Kind == kindInt || value == "None" && spec.None {
+		return strings.Trim(r.show(value), `"`)
+	}
+	return r.repr(value)
+}
+
+func (r *argReader) choiceList(spec flagSpec, values []string) string {
+	var shown []string
+	for _, v := range values {
+		shown = append(shown, r.choice(spec, v))
+	}
+	return strings.Join(shown, ", ")
+}
 
 // argparseName is how argparse calls a flag.
 func (s flagSpec) argparseName() string {
