@@ -413,6 +413,9 @@ func (r *argReader) choiceList(spec flagSpec, values []string) string {
 // argparseName is how argparse calls a flag.
 func (s flagSpec) argparseName() string {
 	names := s.spellings()
+	for _, alias := range s.Aliases {
+		names = append(names, "--"+alias)
+	}
 	for _, short := range s.Short {
 		names = append(names, "-"+short)
 	}

@@ -149,9 +149,12 @@ func dashed(text string) string {
 func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
 	replicas := 1
 	if o.like != nil {
-		e, err := o.like.fit("--sim-like")
+		e, doubt, err := o.like.fit()
 		if err != nil {
-			return nil, &exitError{code: exitUsage, err: err}
+			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
+		}
+		if doubt != nil {
+			t.notef("warning: --sim-like: %v", doubt)
 		}
 		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
 		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(engineFlags(e), " "))

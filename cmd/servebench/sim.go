@@ -116,12 +116,17 @@ func (o *simOptions) fit(t *terminal) error {
 		return nil
 	}
 	l, err := t.readLike(o.like)
-	if err == nil {
-		*o.config.Engine, err = l.fit(o.like)
-	}
 	if err != nil {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--like: %w", err)}
 	}
+	e, doubt, err := l.fit()
+	if err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--like: %s: %w", o.like, err)}
+	}
+	if doubt != nil {
+		t.logf("WARNING", "like %s: %v", o.like, doubt)
+	}
+	*o.config.Engine = e
 	o.setEngine(o.config.Engine)
 	if o.config.MaxModelLen == 0 {
 		o.config.MaxModelLen = l.MaxModelLen

@@ -23,26 +23,40 @@ type likeness struct {
 	MaxModelLen int    // tokens; 0 where the manifest does not say
 }
 
-// fit is the engine that behaves as the server of the run did.
-func (l *likeness) fit(name string) (sim.Engine, error) {
-	e, err := sim.Fit(l.Published)
-	if err != nil {
-		return e, fmt.Errorf("%s: %w", name, err)
+// fit is the engine that behaves as the server of the run did, or comes nearest to it:
+// the doubt then says how far it is off.
+func (l *likeness) fit() (e sim.Engine, doubt, err error) {
+	e, err = sim.Fit(l.Published)
+	if misfit, ok := errors.AsType[*sim.MisfitError](err); ok {
+		return e, misfit, nil
 	}
-	return e, nil
+	return e, nil, err
 }
 
 // readLike reads the run that name stands for: the file of a run manifest, in the
 // envelope of the publishing site or without, or FILE#ID for one run of an experiment.
 // The error names the file and every field that is missing.
 func (t *terminal) readLike(name string) (*likeness, error) {
-	file, id, split := strings.Cut(name, "#")
+	file, id, split := name, "", false
+	if i := strings.LastIndexByte(name, '#'); i >= 0 {
+		file, id, split = name[:i], name[i+1:], true
+	}
 	if _, err := os.Stat(name); err == nil {
 		file, id, split = name, "", false // the name of the file has a #
 	}
 	data, err := t.read(file)
 	if err != nil {
 		return nil, err
+	}
+	return likeOf(file, id, split, data)
+}
+
+// likeOf reads the run that data, the content of file, holds: that of the id where split
+// is set.
+func likeOf(file, id string, split bool, data []byte) (*likeness, error) {
+	name := file
+	if split {
+		name += "#" + id
 	}
 	if !gjson.ValidBytes(data) {
 		return nil, fmt.Errorf("%s is not JSON; want a manifest of kind run or experiment", file)
@@ -54,9 +68,10 @@ func (t *terminal) readLike(name string) (*likeness, error) {
 	r := &likeReader{name: name, run: doc}
 	switch kind := doc.Get("kind").String(); {
 	case kind == "run" && split && doc.Get("client_run_id").String() != id:
-		return nil, fmt.Errorf("%s: the file holds the run %s alone; want it without #", name, quoteWord(doc.Get("client_run_id").String()))
+		return nil, fmt.Errorf("%s: client_run_id is %s, the only run there is; want the file without #", name, quoteWord(doc.Get("client_run_id").String()))
 	case kind == "run":
 	case kind == "experiment":
+		var err error
 		if r.run, err = runOf(doc, file, id); err != nil {
 			return nil, err
 		}
@@ -125,6 +140,9 @@ func jsonNumber(v gjson.Result) (f float64, ok bool) {
 	return f, ok && !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
+// rawWord is a value as it stands in the file.
+func rawWord(v gjson.Result) string { return clip(printable(v.Raw), shownBytes) }
+
 // most bounds what is read, so that no sum overflows.
 const most = 1 << 30
 
@@ -135,7 +153,7 @@ func (r *likeReader) count(path string, v gjson.Result, why string) int {
 	case !v.Exists() || v.Type == gjson.Null:
 		r.badf(path, "is missing; %s", why)
 	case !ok || f < 1 || f > most || f != math.Trunc(f):
-		r.badf(path, "is %s; want a whole number from 1", quoteWord(v.Raw))
+		r.badf(path, "is %s; want a whole number from 1", rawWord(v))
 	default:
 		return int(f)
 	}
@@ -144,8 +162,9 @@ func (r *likeReader) count(path string, v gjson.Result, why string) int {
 
 func (r *likeReader) read() *likeness {
 	l := &likeness{Model: r.get("subject.identifier").String()}
-	if status := r.run.Get("outcome").String() + r.run.Get("status").String(); !r.run.Get("results").Exists() && status != "completed" {
-		r.badf("results", "is missing, the run is %s; want a completed run", quoteWord(status))
+	if !r.run.Get("results").IsObject() {
+		status := r.run.Get("outcome").String() + r.run.Get("status").String() // a run has the one, a run of an experiment the other
+		r.badf("results", "is missing, the run is %s; want a completed run with results", quoteWord(status))
 		return l
 	}
 	p := &l.Published
@@ -207,7 +226,7 @@ func (r *likeReader) latency(metric string) *sim.Latency {
 	for key, into := range map[string]*time.Duration{"mean": &l.Mean, "p50": &l.P50, "p90": &l.P90, "p95": &l.P95, "p99": &l.P99, "stddev": &l.StdDev} {
 		ms, ok := jsonNumber(v.Get(key))
 		if v.Get(key).Exists() && (!ok || ms < 0 || ms > 1e9) {
-			r.badf(path+"."+key, "is %s; want milliseconds", quoteWord(v.Get(key).Raw))
+			r.badf(path+"."+key, "is %s; want milliseconds", rawWord(v.Get(key)))
 			continue
 		}
 		*into = time.Duration(ms * float64(time.Millisecond))
