@@ -328,7 +328,7 @@ func (f *fit) correct(x params) guess {
 // search is a compass search: it goes to the best neighbour in any one parameter, and looks closer where there is none.
 // The loss has jumps wherever a request changes its step, so a method that needs slopes would not do.
 func (f *fit) search(best guess) guess {
-	for h := 0.08; h > 0.001 && f.work < fitWork; {
+	for h := 0.08; h > 0.003 && f.work < fitWork; {
 		better := best
 		for _, x := range f.neighbours(best.params, h) {
 			if g := f.try(x); g.loss < better.loss {
