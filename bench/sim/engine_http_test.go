@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,40 @@ func TestThousandStreamsOfAnEngine(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// The events that open and close a chat or a response are written with the tokens next to them.
+func TestEngineStreamsEveryAPI(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `{"messages":[{"role":"user","content":"a"}],"max_tokens":3,"stream":true}`,
+		"/v1/responses":        `{"input":"a","max_output_tokens":3,"stream":true}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := sim.Engine{ChunkedPrefill: true, StepBase: 10 * ms, IdleDelay: ms}
+				with := serve(t, sim.Config{Engine: &e, MaxModelLen: 100})
+				defer with.close(t)
+				// The formula with the same times: events and their order are the same.
+				without := serve(t, sim.Config{TTFT: 11 * ms, ITL: 10 * ms, MaxModelLen: 100})
+				defer without.close(t)
+				var got [2][]event
+				for i, s := range []*served{with, without} {
+					var err error
+					if got[i], err = s.stream(t.Context(), path, body); err != nil {
+						t.Fatal(err)
+					}
+					for k := range got[i] { // made of the clock
+						got[i][k].data = created.ReplaceAllString(got[i][k].data, "")
+					}
+				}
+				if !reflect.DeepEqual(got[0], got[1]) {
+					t.Errorf("got\n%v\nwant\n%v", got[0], got[1])
+				}
+			})
+		})
+	}
+}
+
+var created = regexp.MustCompile(`"(created|created_at|completed_at)":[0-9.]+`)
 
 func TestEngineAnswersWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

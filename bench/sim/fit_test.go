@@ -22,6 +22,13 @@ func speculative() Published {
 	}
 }
 
+// part is its first quarter: less to play.
+func part() Published {
+	p := speculative()
+	p.Requests, p.Duration = p.Requests/4, p.Duration/4
+	return p
+}
+
 func TestFitFindsKindsOfRequests(t *testing.T) {
 	e, err := Fit(speculative())
 	if err != nil {
@@ -30,14 +37,21 @@ func TestFitFindsKindsOfRequests(t *testing.T) {
 	if len(e.Acceptance) != 2 || e.Acceptance[0].Rate < 0.85 || e.Acceptance[1].Rate > 0.1 || e.Acceptance[0].Share < 0.65 || e.Acceptance[0].Share > 0.8 {
 		t.Errorf("got %+v, want about three quarters near 1 and the rest near 0", e.Acceptance)
 	}
-	if again, _ := Fit(speculative()); !reflect.DeepEqual(again, e) {
-		t.Errorf("a second fit gives %+v, not %+v", again, e)
+}
+
+func TestFitRepeats(t *testing.T) {
+	first, err := Fit(part())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := Fit(part()); !reflect.DeepEqual(again, first) {
+		t.Errorf("a second fit gives %+v, not %+v", again, first)
 	}
 }
 
 // What is known beforehand stays as it is.
 func TestFitKeepsTheServersSettings(t *testing.T) {
-	p := speculative()
+	p := part()
 	p.Server.KVTokens, p.Server.BlockSize, p.Server.PrefixCaching = 65536, 32, true
 	p.Server.GPUMemoryUtilization, p.Server.CacheDtype = 0.88, "fp8"
 	p.Server.StepBase, p.Server.TimeScale = time.Hour, 0.1 // and what is not known is not looked at
@@ -71,8 +85,7 @@ func TestFitOfWhatIsThere(t *testing.T) {
 		{"not streamed, one token", func(p *Published) { p.Streaming, p.OutputTokens = false, 1 }},
 		{"several kinds of replicas' load", func(p *Published) { p.Replicas, p.TTFT, p.ITL, p.TPOT = 3, nil, nil, nil }},
 	} {
-		p := speculative()
-		p.Requests, p.Duration = p.Requests/4, p.Duration/4
+		p := part()
 		c.set(&p)
 		if e, err := Fit(p); err != nil {
 			t.Errorf("%s: %v, %+v", c.name, err, e)
@@ -82,7 +95,7 @@ func TestFitOfWhatIsThere(t *testing.T) {
 
 // An answer of 256 tokens 1 ms apart does not take 2 s after a first token that takes none.
 func TestMisfit(t *testing.T) {
-	p := speculative()
+	p := part()
 	p.Server.SpeculativeTokens = 0
 	p.TTFT, p.ITL, p.TPOT, p.E2E = &Latency{Mean: ms}, &Latency{Mean: ms}, &Latency{Mean: ms}, &Latency{Mean: 2 * time.Second}
 	e, err := Fit(p)
@@ -103,7 +116,7 @@ func TestFitSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
-	p := speculative()
+	p := part()
 	p.Server.KVTokens = 1024
 	if _, err := Fit(p); err == nil || !strings.Contains(err.Error(), "stored in KV cache (1024)") {
 		t.Errorf("a cache that does not hold a request: %v", err)
@@ -150,6 +163,14 @@ func TestRateOf(t *testing.T) {
 	}{{1, 1, 0}, {2, 1, 1}, {1.5, 1, 0.5}, {1.75, 2, 0.5}, {3, 2, 1}} {
 		if got := rateOf(c.made, c.k); math.Abs(got-c.want) > 1e-12 { // a bisection of 50 steps
 			t.Errorf("%v tokens of %d drafts: rate %v, want %v", c.made, c.k, got, c.want)
+		}
+	}
+}
+
+func BenchmarkFit(b *testing.B) {
+	for b.Loop() {
+		if _, err := Fit(speculative()); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
