@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,7 +128,7 @@ func (r *reference) compare(t *testing.T, res *bench.Result) {
 	near := func(name string, got, want, most float64) {
 		t.Helper()
 		off := got/want - 1
-		t.Logf("%-10s %10.3f, published %10.3f: %+.1f %%", name, got, want, 100*off)
+		t.Logf("%-28s %10.3f, published %10.3f: %+.1f %%", name, got, want, 100*off)
 		if !(math.Abs(off) <= most) {
 			t.Errorf("%s is %v, published %v: %+.1f %%, want within %v %%", name, got, want, 100*off, 100*most)
 		}
@@ -142,5 +143,70 @@ func (r *reference) compare(t *testing.T, res *bench.Result) {
 	} {
 		near("mean "+m.key, m.got.Mean, r.Results.Latency[m.key].Mean, 0.10)
 		near("p50 "+m.key, m.got.Median, r.Results.Latency[m.key].P50, 0.15)
+	}
+}
+
+// The same for runs of the reference experiment, where answers of one token are not streamed and only the rate is known.
+// The other measured runs differ from these in what the model does not see.
+func TestFittedEngineRepeatsTheExperiment(t *testing.T) {
+	raw, err := os.ReadFile("../manifest/testdata/seed-experiment.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Runs []struct {
+			ID       string `json:"client_run_id"`
+			Workload struct {
+				Concurrency int `json:"concurrency"`
+				Requests    int `json:"request_count"`
+			}
+			Runtime struct {
+				Parameters struct {
+					VLLM struct {
+						MaxNumBatchedTokens int `json:"max_num_batched_tokens"`
+					} `json:"vllm"`
+				}
+			}
+			Results struct {
+				Duration *struct{ Value float64 } `json:"duration_seconds"`
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, r := range doc.Runs {
+		if !slices.Contains([]string{"concurrency-1", "concurrency-8", "scheduler-2048", "scheduler-10240", "gpu-rotation-2"}, r.ID) {
+			continue
+		}
+		seen++
+		p := sim.Published{
+			InputTokens: 6000, OutputTokens: 1, Requests: r.Workload.Requests, Concurrency: r.Workload.Concurrency,
+			Duration: time.Duration(r.Results.Duration.Value * 1e9),
+			Server:   sim.Engine{MaxNumBatchedTokens: r.Runtime.Parameters.VLLM.MaxNumBatchedTokens, ChunkedPrefill: true},
+		}
+		engine, err := sim.Fit(p)
+		if err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			cfg := config(serveHandler(t, roundRobin(engine, 1)))
+			cfg.Stream, cfg.MaxConcurrency, cfg.Rate = false, p.Concurrency, loadgen.Inf
+			cfg.Dataset.TokenIDs = true
+			cfg.Dataset.Prompts, cfg.Dataset.Warmups = p.Requests, 8
+			cfg.Dataset.InputLen, cfg.Dataset.OutputLen = p.InputTokens, p.OutputTokens
+			res, err := bench.Run(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := float64(p.Requests) / p.Duration.Seconds()
+			if got := float64(res.Summary.Completed) / res.Duration.Seconds(); math.Abs(got/want-1) > 0.05 {
+				t.Errorf("%s: %v requests/s, published %v, want within 5 %%", r.ID, got, want)
+			}
+		})
+	}
+	if seen != 5 {
+		t.Errorf("%d runs were found, want 5", seen)
 	}
 }

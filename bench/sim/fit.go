@@ -100,6 +100,9 @@ func Fit(p Published) (Engine, error) {
 	f.requests = f.sample()
 	var best guess
 	for i, first := range f.groups() {
+		if f.work > fitWork/2 {
+			break
+		}
 		if g := f.correct(f.start(first)); i == 0 || g.loss < best.loss {
 			best = g
 		}
@@ -115,8 +118,11 @@ const perSequence = 0.005
 // reference runs it is 210 to 330.
 const prefillRatio = 256
 
-// fitWork bounds the tokens that Fit generates in all, and with them its time: about 20 million a second.
-const fitWork = 24 << 20
+// fitWork bounds the tokens that Fit generates, and with them its time, to about a second. A few runs are played in any case.
+const (
+	fitWork  = 24 << 20
+	fitTries = 800 // so many runs at most, however short they are
+)
 
 // fit is one search.
 type fit struct {
@@ -163,9 +169,13 @@ func (f *fit) engine(x params) Engine {
 	e.PerSequence = time.Duration(base * perSequence)
 	e.PrefillRate = min(max(minRate, 1e9/x.prompt), 1e15)
 	e.Overhead = time.Duration(min(x.overhead, float64(maxTime)))
-	// first requests reach an idle engine before its first step, with half an interval to spare on either side. All of them
-	// fit into one decode step, so that the group stays together when it comes back.
-	e.Frontend = time.Duration(min(x.step/float64(2*x.first), float64(2*time.Millisecond)))
+	// first requests reach an idle engine before its first step, with half an interval to spare on either side. They end a
+	// step before the others, so the group stays together if it is back in the queue within that step: it takes half of it
+	// at most, and the client has the other half. A whole wave takes two steps at most.
+	e.Frontend = time.Duration(min(x.step/float64(4*x.first), 2*x.step/float64(f.each), float64(2*time.Millisecond)))
+	if x.first > 1 && x.first < f.each {
+		e.Overhead = min(e.Overhead, time.Duration(x.step/4))
+	}
 	e.IdleDelay = time.Duration(x.first-1)*e.Frontend + e.Frontend/2
 	if k := e.SpeculativeTokens; k > 0 {
 		e.Acceptance = []Acceptance{{Share: 1, Rate: rateOf(x.made[0], k)}}
@@ -195,7 +205,7 @@ func rateOf(made float64, k int) float64 {
 
 // sample is how many requests to play: all, or of a long run as many as tell its steady state.
 func (f *fit) sample() int {
-	enough := max(fitWork/256/f.OutputTokens, 3*f.Concurrency)
+	enough := max(fitWork/256/f.OutputTokens, 2*f.Concurrency)
 	return min(f.Requests, enough)
 }
 
@@ -289,17 +299,23 @@ func (f *fit) startAcceptance(x *params, itl, tpot float64) {
 	}
 }
 
-// try plays a run.
+// clientTime is how long a client may take from the end of an answer to its next request: its own work, and a sleeping
+// process that wakes up to a millisecond late.
+const clientTime = 1500 * time.Microsecond
+
+// try plays a run, once with a client that takes no time and once with one that does, and goes by the worse: a request that
+// only just reaches a step is no good fit, since in real time it would be one step later.
 func (f *fit) try(x params) guess {
-	run := play(f.Published, f.engine(x), f.requests)
-	f.work += f.requests * f.OutputTokens
-	return guess{x, f.loss(run), run}
+	e := f.engine(x)
+	f.work += 2 * max(f.requests*f.OutputTokens, fitWork/fitTries)
+	run := play(f.Published, e, f.requests, 0)
+	return guess{x, max(f.loss(run), f.loss(play(f.Published, e, f.requests, clientTime))), run}
 }
 
 // correct takes a few steps of a fixed point: each time in proportion to how far off what it decides is.
 func (f *fit) correct(x params) guess {
 	best := f.try(x)
-	for range 3 {
+	for tries := 0; tries < 3 && f.work < fitWork; tries++ {
 		x := best.params
 		if f.ITL != nil && f.ITL.P50 > 0 && len(best.run.itl) > 0 {
 			x.step *= float64(f.ITL.P50) / float64(latency(best.run.itl).P50)
@@ -328,7 +344,7 @@ func (f *fit) correct(x params) guess {
 // search is a compass search: it goes to the best neighbour in any one parameter, and looks closer where there is none.
 // The loss has jumps wherever a request changes its step, so a method that needs slopes would not do.
 func (f *fit) search(best guess) guess {
-	for h := 0.08; h > 0.001 && f.work < fitWork; {
+	for h := 0.08; h > 0.003 && f.work < fitWork; {
 		better := best
 		for _, x := range f.neighbours(best.params, h) {
 			if g := f.try(x); g.loss < better.loss {

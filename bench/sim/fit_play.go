@@ -15,9 +15,9 @@ type played struct {
 // visit is one request as its client sees it.
 type visit struct{ sent, first, last time.Duration }
 
-// play runs requests of p in a closed loop against replicas of e, without a network and without waiting. The client takes
-// no time: the next request is sent at the instant an answer ends, to the next replica in turn.
-func play(p *Published, e Engine, requests int) *played {
+// play runs requests of p in a closed loop against replicas of e, without a network and without waiting. The next request
+// is sent, to the next replica in turn, when the client has thought for a time about the end of an answer.
+func play(p *Published, e Engine, requests int, thought time.Duration) *played {
 	out := &played{}
 	visits := make([]visit, 0, requests)
 	servers := make([]*core, max(1, p.Replicas))
@@ -36,7 +36,7 @@ func play(p *Published, e Engine, requests int) *played {
 		}
 		v.last = at
 		if s.made == s.maxTokens {
-			send(at)
+			send(at + thought)
 		}
 	}
 	for i := range servers {
