@@ -157,7 +157,11 @@ func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error,
 			t.notef("warning: --sim-like: %v", doubt)
 		}
 		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
-		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(engineFlags(e), " "))
+		words := engineFlags(e)
+		if o.sim.MaxModelLen > 0 {
+			words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
+		}
+		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
 	}
 	if err := o.sim.Validate(); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}

@@ -35,8 +35,6 @@ func simulate(ctx context.Context, args []string, t *terminal) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err, hint: "servebench sim --help lists the flags"}
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	return o.run(ctx, t)
 }
 
@@ -90,6 +88,9 @@ func (o *simOptions) run(ctx context.Context, t *terminal) error {
 	if err := o.fit(t); err != nil {
 		return err
 	}
+	// From here on: a signal that comes while the engine is fitted ends the process.
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	select {
 	case <-time.After(o.faults.delay):
 	case <-ctx.Done():
