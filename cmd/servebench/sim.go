@@ -145,6 +145,9 @@ func (o *simOptions) fit(t *terminal) error {
 
 // start does what a server does before it listens, and fails where it would.
 func (o *simOptions) start(t *terminal) error {
+	if e := o.config.Engine; e != nil && e.KVTokens > 0 && o.text("max-model-len") == "-1" {
+		o.config.MaxModelLen = min(e.KVTokens, autoModelLen) // auto: what fits
+	}
 	if o.faults.start {
 		message := o.faults.with
 		if message == "" {
@@ -175,6 +178,9 @@ func (o *simOptions) start(t *terminal) error {
 	return nil
 }
 
+// autoModelLen is the longest request where nothing is said of it.
+const autoModelLen = 131072
+
 // noCacheMemory is what vLLM says when nothing is left for the KV cache.
 const noCacheMemory = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine " +
 	"(this flag also controls CPU memory reservation on the CPU backend, despite its name). " + moreOnMemory
@@ -203,7 +209,7 @@ func (t *terminal) failStart(message string) error {
 // value is what a flag that takes a number is set to, by the command line or by what
 // the engine is like.
 func (o *simOptions) value(flag string) (v float64, ok bool) {
-	if o.has(flag) {
+	if o.has(flag) && o.text(flag) != "-1" {
 		return o.number(flag), true
 	}
 	e := o.config.Engine

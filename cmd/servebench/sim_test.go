@@ -81,7 +81,7 @@ func TestSimReadsLinesAsVLLM(t *testing.T) {
 			code := (&terminal{err: &errs}).exit((&terminal{err: &errs}).refuse(orNil(err)))
 			_, got, _ := strings.Cut(errs.String(), "servebench sim: error: ")
 			got, _, _ = strings.Cut(got, "\n")
-			if code != int(row.Get("exit").Int()) || comparable(got) != comparable(function.ReplaceAllString(want.Str, "<$1>")) {
+			if code != int(row.Get("exit").Int()) || sameInBoth(got) != sameInBoth(function.ReplaceAllString(want.Str, "<$1>")) {
 				t.Errorf("%q: exit %d\n got %s\nwant %s", line, code, got, want.Str)
 			}
 			continue
@@ -101,9 +101,9 @@ func orNil(err error) error {
 	return err
 }
 
-// comparable is a message without what differs on purpose: values behind an unknown
+// sameInBoth is a message without what differs on purpose: values behind an unknown
 // flag are not shown, since they may be secret, and candidates have another order.
-func comparable(message string) string {
+func sameInBoth(message string) string {
 	if words, ok := strings.CutPrefix(message, unrecognizedPrefix); ok {
 		var kept []string
 		for i, w := range strings.Fields(words) {
@@ -393,7 +393,11 @@ func TestSimFailsToStart(t *testing.T) {
 			t.Errorf("%s: it started:\n%s", row.reading, errs)
 		}
 	}
-	code, _, errs := command(t, "sim", "m", "--max-num-batched-tokens", "11776", "--fail-start-over", "max-num-batched-tokens=11776", "--fail-start=other")
+	code, _, errs := command(t, "sim", "m", "--max-model-len", "auto", "--num-gpu-blocks-override", "10", "--fail-start-over", "max-model-len=159")
+	if code != 1 || !strings.Contains(errs, "--max-model-len is 160, above the 159") {
+		t.Errorf("auto is what fits in the cache: exit %d, %s", code, errs)
+	}
+	code, _, errs = command(t, "sim", "m", "--max-num-batched-tokens", "11776", "--fail-start-over", "max-num-batched-tokens=11776", "--fail-start=other")
 	if code != 1 || strings.Contains(errs, "cache blocks") || !strings.Contains(errs, "other") {
 		t.Errorf("the limit itself is no failure: exit %d, %s", code, errs)
 	}
