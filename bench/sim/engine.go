@@ -196,10 +196,10 @@ func (e Engine) validateLimits(maxModelLen int) []error {
 	if e.MaxNumBatchedTokens < maxModelLen && !e.ChunkedPrefill {
 		errs = append(errs, fmt.Errorf("max_num_batched_tokens (%d) is smaller than max_model_len (%d). This effectively limits the "+
 			"maximum sequence length to max_num_batched_tokens and makes vLLM reject longer sequences. Please increase "+
-			"max_num_batched_tokens or decrease max_model_len.", e.MaxNumBatchedTokens, maxModelLen))
+			"max_num_batched_tokens or decrease max_model_len", e.MaxNumBatchedTokens, maxModelLen))
 	}
 	if e.MaxNumBatchedTokens < e.MaxNumSeqs {
-		errs = append(errs, fmt.Errorf("max_num_batched_tokens (%d) must be greater than or equal to max_num_seqs (%d).",
+		errs = append(errs, fmt.Errorf("max_num_batched_tokens (%d) must be greater than or equal to max_num_seqs (%d)",
 			e.MaxNumBatchedTokens, e.MaxNumSeqs))
 	}
 	if kv := e.blocks() * e.BlockSize; kv < maxModelLen {

@@ -288,7 +288,7 @@ func TestEngineValidate(t *testing.T) {
 		{"the cache holds one request of the full length", Engine{ChunkedPrefill: true, KVTokens: 4096}, ""},
 		{"and not one token less", Engine{ChunkedPrefill: true, KVTokens: 4095}, "The model's max seq len (4096) is larger than the maximum number of tokens that can be stored in KV cache (4080)."},
 		{"budget below the length without chunks", Engine{MaxNumBatchedTokens: 2048}, "max_num_batched_tokens (2048) is smaller than max_model_len (4096)."},
-		{"budget below the slots", Engine{MaxNumBatchedTokens: 100, ChunkedPrefill: true}, "max_num_batched_tokens (100) must be greater than or equal to max_num_seqs (256)."},
+		{"budget below the slots", Engine{MaxNumBatchedTokens: 100, ChunkedPrefill: true}, "max_num_batched_tokens (100) must be greater than or equal to max_num_seqs (256)"},
 		{"drafts without acceptance", Engine{SpeculativeTokens: 1}, "acceptance is missing"},
 		{"acceptance without drafts", Engine{Acceptance: []Acceptance{{1, 1}}}, "acceptance needs num_speculative_tokens"},
 		{"share", Engine{SpeculativeTokens: 1, Acceptance: []Acceptance{{0, 1}}}, "share of acceptance must be above 0, got 0"},

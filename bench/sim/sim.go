@@ -29,6 +29,19 @@
 // token k at exactly its due time there. On Linux a sleeping runtime wakes up to about 1 ms late (epoll's resolution);
 // Config.Truth says in each event when it really was written.
 //
+// # Engine
+//
+// With Config.Engine the times are not a formula's but those of a scheduler: requests wait, run together, hold each other
+// up and push each other out of the KV cache, as in one vLLM v1 engine. A step computes at most Engine.MaxNumBatchedTokens
+// tokens for at most Engine.MaxNumSeqs requests, those that decode first, and takes
+//
+//	StepBase + PerSequence*decoding + context/ContextRate + prefill/PrefillRate (+ DraftOverhead if there are drafts)
+//
+// Its tokens are written when it ends. Steps follow each other without a gap, at absolute times. Engine's fields give the
+// units, docs/simulator.md the rules, and [Fit] the engine behind a published run. A request that arrives at the very
+// instant at which a step begins is in the next one, so that in a bubble the same requests always get the same times.
+// Embeddings are prompts without answers there.
+//
 // # Tokens
 //
 // The vocabulary is arithmetic, without tables or special tokens. Ids 0 to 255 are the bytes. The other ids are words of 1
@@ -161,7 +174,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Server is a simulated vLLM server: an http.Handler, safe for concurrent use. Make one with New; it holds no goroutines
-// of its own and needs no closing.
+// of its own (an engine has a timer while there are requests) and needs no closing.
 type Server struct {
 	cfg     Config
 	keys    [][32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
