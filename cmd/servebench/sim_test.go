@@ -378,7 +378,7 @@ func TestSimFailsToStart(t *testing.T) {
 			"ValueError: To serve at least one request with the model's max seq len (1000), (0.12 GiB KV cache is needed, which is larger than the available KV cache memory (0.02 GiB). Based on the available memory, the estimated maximum model length is 160."}},
 		{"a budget below the length without chunks", "m --max-model-len 4k --max-num-batched-tokens 2k --no-enable-chunked-prefill", []string{
 			"ValueError: max_num_batched_tokens (2000) is smaller than max_model_len (4000)."}},
-		{"a budget below the sequences", "m --max-num-batched-tokens 8 --max-num-seqs 9", []string{"ValueError: max_num_batched_tokens (8) must be greater than or equal to max_num_seqs (9)."}},
+		{"a budget below the sequences", "m --max-num-batched-tokens 8 --max-num-seqs 9", []string{"ValueError: max_num_batched_tokens (8) must be greater than or equal to max_num_seqs (9)"}},
 	} {
 		code, out, errs := command(t, append([]string{"sim"}, strings.Fields(row.args)...)...)
 		if code != 1 || out != "" {
