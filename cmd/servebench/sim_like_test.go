@@ -206,14 +206,19 @@ func TestServeSimLike(t *testing.T) {
 // FuzzReadLike: any file is read or refused, and what is read can be fitted or is
 // refused with words.
 func FuzzReadLike(f *testing.F) {
-	for _, file := range []string{"seed-run-1.json", "seed-run-2.json", "seed-run-3.json", "seed-experiment.json"} {
+	read := func(file string) []byte {
 		data, err := os.ReadFile(references + file)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add("", data)
-		f.Add("concurrency-1", data)
+		return data
 	}
+	for _, file := range []string{"seed-run-1.json", "seed-run-2.json", "seed-run-3.json"} {
+		f.Add("", read(file))
+	}
+	// One run of the experiment: a small file is tried more often.
+	run := gjson.GetBytes(read("seed-experiment.json"), `runs.#(client_run_id=="concurrency-1")`).Raw
+	f.Add("concurrency-1", []byte(`{"kind":"experiment","runs":[`+run+`]}`))
 	f.Add("", []byte(`{"kind":"run","workload":{"input_tokens":{"kind":"uniform","min":1,"max":3}}}`))
 	f.Add("", []byte(`{"kind":"experiment","runs":[{},3]}`))
 	f.Fuzz(func(t *testing.T, id string, data []byte) {
