@@ -333,18 +333,21 @@ func (f *fit) correct(x params) guess {
 			}
 		}
 		g := f.try(x)
-		if g.loss >= best.loss {
+		enough := g.loss >= 0.9*best.loss
+		if g.loss < best.loss {
+			best = g
+		}
+		if enough {
 			break
 		}
-		best = g
 	}
 	return best
 }
 
-// search is a compass search: it goes to the best neighbour in any one parameter, and looks closer where there is none.
-// The loss has jumps wherever a request changes its step, so a method that needs slopes would not do.
+// search is a compass search: it goes to the best neighbour in any one parameter, and looks closer where none is
+// clearly better. The loss has jumps wherever a request changes its step, so a method that needs slopes would not do.
 func (f *fit) search(best guess) guess {
-	for h := 0.08; h > 0.003 && f.work < fitWork; {
+	for h := 0.08; h > 0.004 && f.work < fitWork; {
 		better := best
 		for _, x := range f.neighbours(best.params, h) {
 			if g := f.try(x); g.loss < better.loss {
@@ -354,11 +357,10 @@ func (f *fit) search(best guess) guess {
 				break
 			}
 		}
-		if better.loss < best.loss {
-			best = better
-		} else {
+		if better.loss >= 0.98*best.loss { // no crawling
 			h /= 2
 		}
+		best = better
 	}
 	return best
 }
