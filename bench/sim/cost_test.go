@@ -38,7 +38,8 @@ func responseBody(tokens int) string {
 }
 
 func TestAnEventAllocatesNothing(t *testing.T) {
-	for name, c := range map[string]sim.Config{"plain": {}, "truth": {Truth: true}, "jitter": {Jitter: 0.5, ITL: 1}, "chunks": {TokensPerChunk: 4}} {
+	for name, c := range map[string]sim.Config{"plain": {}, "truth": {Truth: true}, "jitter": {Jitter: 0.5, ITL: 1}, "chunks": {TokensPerChunk: 4},
+		"engine": {Engine: &sim.Engine{ChunkedPrefill: true, StepBase: 1}}} {
 		s := sim.New(c)
 		few := testing.AllocsPerRun(10, func() { discarded(s, 1_000) })
 		many := testing.AllocsPerRun(10, func() { discarded(s, 10_000) })

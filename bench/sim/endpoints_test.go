@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -252,6 +253,35 @@ func TestProfilingCanBeAskedFor(t *testing.T) {
 		}
 		if w := call(t, sim.New(tiny), "GET", path, ""); w.Code != 405 {
 			t.Errorf("GET %s: %d", path, w.Code)
+		}
+	}
+}
+
+// Several names are one model, and several keys open the same door.
+func TestAliasesAndKeys(t *testing.T) {
+	s := sim.New(sim.Config{Model: "org/model", Aliases: []string{"short"}, APIKey: "one", MoreKeys: []string{"two"}})
+	ask := func(method, path, key, body string) (int, string) {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, key := range []string{"one", "two"} {
+		code, body := ask("GET", "/v1/models", key, "")
+		var list struct{ Data []struct{ ID, Root string } }
+		if err := json.Unmarshal([]byte(body), &list); code != 200 || err != nil || len(list.Data) != 2 ||
+			list.Data[0].ID != "org/model" || list.Data[1].ID != "short" || list.Data[1].Root != "org/model" {
+			t.Errorf("key %s: %d, %s, %v", key, code, body, err)
+		}
+	}
+	if code, _ := ask("GET", "/v1/models", "three", ""); code != 401 {
+		t.Errorf("another key: %d", code)
+	}
+	for model, want := range map[string]int{"org/model": 200, "short": 200, "other": 404} {
+		code, body := ask("POST", "/v1/completions", "two", `{"model":"`+model+`","prompt":"a","max_tokens":1}`)
+		if code != want || want == 404 && !strings.Contains(body, "Valid aliases: org/model, short.") {
+			t.Errorf("%s: %d, %s", model, code, body)
 		}
 	}
 }

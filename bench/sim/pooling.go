@@ -25,7 +25,8 @@ const maxDimensions = 1 << 16
 // pooling is one accepted request for vectors or scores.
 type pooling struct {
 	model      string
-	tokens     int // of all prompts
+	tokens     int   // of all prompts
+	lengths    []int // of each, in tokens
 	prompts    int
 	dimensions int
 	format     string   // float, base64, bytes or bytes_only
@@ -60,7 +61,7 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, decode func(*field
 	}
 	// The answer is ready before it is due.
 	send := s.answerPool(p, id, number)
-	if s.runPool(r.Context(), received, p.tokens, number) != nil {
+	if s.runPool(r.Context(), received, p, number) != nil {
 		return // the client is gone
 	}
 	s.pooled.Add(1)
@@ -68,7 +69,10 @@ func (s *Server) pool(w http.ResponseWriter, r *http.Request, decode func(*field
 }
 
 // runPool holds a slot for as long as a first token takes. The error says that the client went away.
-func (s *Server) runPool(ctx context.Context, received time.Time, tokens int, number uint64) error {
+func (s *Server) runPool(ctx context.Context, received time.Time, p *pooling, number uint64) error {
+	if s.engine != nil {
+		return s.engine.pool(ctx, received, p.lengths)
+	}
 	waited, err := s.slots.acquire(ctx)
 	if err != nil {
 		return err
@@ -77,11 +81,11 @@ func (s *Server) runPool(ctx context.Context, received time.Time, tokens int, nu
 	if waited {
 		received = time.Now()
 	}
-	s.queried.Add(uint64(tokens))
-	if err := s.cfg.pace(received, number, tokens).wait(ctx); err != nil {
+	s.queried.Add(uint64(p.tokens))
+	if err := s.cfg.pace(received, number, p.tokens).wait(ctx); err != nil {
 		return err
 	}
-	s.promptTokens.Add(uint64(tokens))
+	s.promptTokens.Add(uint64(p.tokens))
 	return nil
 }
 
@@ -101,7 +105,7 @@ func (s *Server) newPooling(f *fields) (*pooling, *apiError) {
 		return nil, f.err()
 	}
 	switch {
-	case s.cfg.Model != "" && p.model != s.cfg.Model:
+	case !s.serves(p.model):
 		// These endpoints say less than the others.
 		return nil, &apiError{http.StatusNotFound, fmt.Sprintf("The model `%s` does not exist.", p.model), "NotFoundError", ""}
 	case p.dimensions < 1 || p.dimensions > maxDimensions:
@@ -206,6 +210,7 @@ func (s *Server) measurePool(f *fields, p *pooling, inputs []prompt) *apiError {
 				"length of the input prompt.", limit, limit+1)
 		}
 		p.tokens += min(n, limit)
+		p.lengths = append(p.lengths, min(n, limit))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type generation struct {
 	api          api
 	model        string // as the answer names it
 	promptTokens int
-	promptIDs    []int32 // only with returnIDs
+	promptIDs    []int32 // only with returnIDs or a prefix cache
 	maxTokens    int
 
 	stream          bool
@@ -85,7 +85,7 @@ func (s *Server) decodeGeneration(body []byte, of api) (*generation, *apiError) 
 		return nil, bad
 	case f.has("stream_options") && !g.stream && of != ofResponse:
 		return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
-	case s.cfg.Model != "" && g.model != s.cfg.Model:
+	case !s.serves(g.model):
 		return nil, s.unknownModel(g.model)
 	case several && choices != 1:
 		return nil, badValue("n", choices, "n must be 1 on this server, got %d.", choices)
@@ -118,7 +118,7 @@ func (s *Server) measure(g *generation, p prompt) *apiError {
 			"reduce the length of the input prompt or the number of requested output tokens.",
 			limit, g.maxTokens, least, least+g.maxTokens)
 	}
-	if g.returnIDs {
+	if g.returnIDs || s.cfg.Engine != nil && s.cfg.Engine.PrefixCaching {
 		g.promptIDs = p.tokenIDs()
 	}
 	return nil

@@ -101,7 +101,12 @@ func (s *Server) routing() map[string]route {
 		"/stop_profile":        post(empty),
 		"/tokenize":            post(s.tokenize),
 		"/detokenize":          post(s.detokenize),
-		"/reset_prefix_cache":  post(empty),
+		"/reset_prefix_cache": post(func(w http.ResponseWriter, _ *http.Request) {
+			if s.engine != nil {
+				s.engine.reset()
+			}
+			w.WriteHeader(http.StatusOK)
+		}),
 		"/version": get(func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, http.StatusOK, []byte(`{"version":"`+Version+`"}`))
 		}),
@@ -151,7 +156,11 @@ func (s *Server) authorized(r *http.Request) bool {
 		return true
 	}
 	got := keyDigest(r.Header.Get("Authorization"))
-	return subtle.ConstantTimeCompare(got[:], s.key[:]) == 1
+	good := 0
+	for _, key := range s.keys {
+		good |= subtle.ConstantTimeCompare(got[:], key[:])
+	}
+	return good == 1
 }
 
 // apiError is one of vLLM's error bodies. An empty param is null.
@@ -170,7 +179,7 @@ func badValue(param string, value any, format string, args ...any) *apiError {
 }
 
 func (s *Server) unknownModel(name string) *apiError {
-	message := fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", name, s.cfg.Model)
+	message := fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", name, strings.Join(append([]string{s.cfg.Model}, s.cfg.Aliases...), ", "))
 	return &apiError{http.StatusNotFound, message, "NotFoundError", "model"}
 }
 
@@ -226,13 +235,18 @@ func readBody(w http.ResponseWriter, r *http.Request) []byte {
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	name := quoted(s.modelName())
-	permission := fmt.Sprintf(`{"id":"modelperm-%016x","object":"model_permission","created":%d,"allow_create_engine":false,`+
-		`"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,`+
-		`"organization":"*","group":null,"is_blocking":false}`, s.cfg.Seed, s.created)
-	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","created":%d,"owned_by":"%s",`+
-		`"root":%s,"parent":null,"max_model_len":%d,"permission":[%s]}]}`,
-		name, s.created, serverName, name, s.cfg.MaxModelLen, permission))
+	var cards []byte
+	for i, name := range append([]string{s.modelName()}, s.cfg.Aliases...) {
+		if i > 0 {
+			cards = append(cards, ',')
+		}
+		cards = fmt.Appendf(cards, `{"id":%s,"object":"model","created":%d,"owned_by":"%s","root":%s,"parent":null,"max_model_len":%d,`+
+			`"permission":[{"id":"modelperm-%016x","object":"model_permission","created":%[2]d,"allow_create_engine":false,`+
+			`"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,`+
+			`"organization":"*","group":null,"is_blocking":false}]}`,
+			quoted(name), s.created, serverName, quoted(s.modelName()), s.cfg.MaxModelLen, s.cfg.Seed)
+	}
+	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[%s]}`, cards))
 }
 
 // tokenize answers /tokenize for a prompt or for messages. There are no special tokens, so add_special_tokens changes
@@ -300,7 +314,7 @@ func (s *Server) checkModel(f *fields) *apiError {
 	if invalid := f.err(); invalid != nil {
 		return invalid
 	}
-	if s.cfg.Model != "" && name != s.cfg.Model {
+	if !s.serves(name) {
 		return s.unknownModel(name)
 	}
 	return nil

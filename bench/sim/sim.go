@@ -29,6 +29,19 @@
 // token k at exactly its due time there. On Linux a sleeping runtime wakes up to about 1 ms late (epoll's resolution);
 // Config.Truth says in each event when it really was written.
 //
+// # Engine
+//
+// With Config.Engine the times are not a formula's but those of a scheduler: requests wait, run together, hold each other
+// up and push each other out of the KV cache, as in one vLLM v1 engine. A step computes at most Engine.MaxNumBatchedTokens
+// tokens for at most Engine.MaxNumSeqs requests, those that decode first, and takes
+//
+//	StepBase + PerSequence*decoding + context/ContextRate + prefill/PrefillRate (+ DraftOverhead if there are drafts)
+//
+// Its tokens are written when it ends. Steps follow each other without a gap, at absolute times. Engine's fields give the
+// units, docs/simulator.md the rules, and [Fit] the engine behind a published run. A request that arrives at the very
+// instant at which a step begins is in the next one, so that in a bubble the same requests always get the same times.
+// Embeddings are prompts without answers there.
+//
 // # Tokens
 //
 // The vocabulary is arithmetic, without tables or special tokens. Ids 0 to 255 are the bytes. The other ids are words of 1
@@ -45,6 +58,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,7 +66,7 @@ import (
 
 // Version is the simulator's version, as GET /version and system_fingerprint show it. It changes whenever the same request
 // may be answered by other bytes or at other times.
-const Version = "0.2.0"
+const Version = "0.3.0"
 
 const (
 	serverName         = "servebench-sim"
@@ -66,6 +80,8 @@ type Config struct {
 	// Model is the only model name served; others get vLLM's 404. Empty serves whatever name is asked for, and lists
 	// itself as "servebench-sim".
 	Model string `json:"model"`
+	// Aliases are further names of the same model (--served-model-name a b, --lora-modules). They need Model.
+	Aliases []string `json:"aliases,omitempty"`
 	// TTFT is the time from admission to the first token.
 	TTFT time.Duration `json:"ttft_ns"`
 	// ITL is the time between two tokens.
@@ -85,8 +101,14 @@ type Config struct {
 	// Truth adds "sent_ns" to the JSON of each event: CLOCK_MONOTONIC in nanoseconds, read right before the event's write.
 	// On systems other than Linux it is the time since the process started.
 	Truth bool `json:"truth"`
+	// Engine is the model of an engine that the timing follows instead of the formula above; nil is the formula. With it
+	// TTFT, ITL, PerPromptToken and Slots must be 0, TokensPerChunk is the number of new tokens from which a chunk is
+	// written (--stream-interval), and Jitter varies the time of each step.
+	Engine *Engine `json:"engine,omitempty"`
 	// APIKey is the bearer token that /v1/*, /tokenize and /detokenize ask for. Empty asks for none.
 	APIKey string `json:"-"`
+	// MoreKeys are further tokens that are as good as APIKey. They need it.
+	MoreKeys []string `json:"-"`
 }
 
 // Validate reports everything that is wrong with c, joined by errors.Join, or nil. It changes nothing.
@@ -112,10 +134,32 @@ func (c Config) Validate() error {
 	if longest > math.MaxInt64/1024 {
 		errs = append(errs, fmt.Errorf("timings are too long: a request of max_model_len %d tokens would take over 100 days", d.MaxModelLen))
 	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
+	if c.Engine != nil {
+		if c.TTFT != 0 || c.ITL != 0 || c.PerPromptToken != 0 || c.Slots != 0 {
+			errs = append(errs, errors.New("ttft, itl, per_prompt_token and slots must be 0 with an engine, whose steps make the times"))
+		}
+		errs = append(errs, c.Engine.validate(d.MaxModelLen)...)
 	}
+	errs = append(errs, c.validateNames()...)
 	return errors.Join(errs...)
+}
+
+// validateNames checks the names that c answers to and the keys it asks for.
+func (c Config) validateNames() []error {
+	var errs []error
+	for _, key := range append(slices.Clone(c.MoreKeys), c.APIKey) {
+		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			errs = append(errs, errors.New("api_key must be printable ASCII without spaces"))
+			break
+		}
+	}
+	if c.Model == "" && len(c.Aliases) > 0 {
+		errs = append(errs, errors.New("aliases need a model"))
+	}
+	if len(c.MoreKeys) > 0 && (c.APIKey == "" || slices.Contains(c.MoreKeys, "")) {
+		errs = append(errs, errors.New("an api_key is empty"))
+	}
+	return errs
 }
 
 // withDefaults fills in what a zero field stands for.
@@ -130,13 +174,14 @@ func (c Config) withDefaults() Config {
 }
 
 // Server is a simulated vLLM server: an http.Handler, safe for concurrent use. Make one with New; it holds no goroutines
-// of its own and needs no closing.
+// of its own (an engine has a timer while there are requests) and needs no closing.
 type Server struct {
 	cfg     Config
-	key     [32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
+	keys    [][32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
 	routes  map[string]route
 	created int64 // Unix seconds
 	slots   gate
+	engine  *engine // nil: the times follow from Config's formula
 
 	requests     atomic.Uint64 // accepted requests so far: the next request's number
 	promptTokens atomic.Uint64 // of requests whose first token is out
@@ -154,10 +199,20 @@ func New(c Config) *Server {
 		panic("sim: invalid config: " + err.Error())
 	}
 	s := &Server{cfg: c.withDefaults(), created: time.Now().Unix()}
-	s.key = keyDigest("Bearer " + c.APIKey)
+	for _, key := range append([]string{c.APIKey}, c.MoreKeys...) {
+		s.keys = append(s.keys, keyDigest("Bearer "+key))
+	}
 	s.slots.limit = c.Slots
+	if c.Engine != nil {
+		s.engine = newEngine(s.cfg)
+	}
 	s.routes = s.routing()
 	return s
+}
+
+// serves tells whether name is one of the model's.
+func (s *Server) serves(name string) bool {
+	return s.cfg.Model == "" || name == s.cfg.Model || slices.Contains(s.cfg.Aliases, name)
 }
 
 // modelName is what the server calls itself where no request says otherwise.

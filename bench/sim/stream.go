@@ -107,6 +107,9 @@ func mix(seed, number uint64) uint64 {
 
 // run makes the tokens, holding a slot. The error says that the client went away.
 func (a *answer) run(ctx context.Context, received time.Time) error {
+	if a.s.engine != nil {
+		return a.runEngine(ctx, received)
+	}
 	waited, err := a.s.slots.acquire(ctx)
 	if err != nil {
 		return err
@@ -135,25 +138,12 @@ func (a *answer) run(ctx context.Context, received time.Time) error {
 
 // stream writes the events with tokens when they are due. The first is due now.
 func (a *answer) stream(ctx context.Context, p *pace) error {
-	switch a.g.api {
-	case ofChat:
-		a.role()
-		if err := a.send(); err != nil {
-			return err
-		}
-	case ofResponse:
-		if err := a.openMessage(); err != nil {
-			return err
-		}
+	if err := a.opening(); err != nil {
+		return err
 	}
 	for sent, n := 0, 1; ; {
 		a.s.generated.Add(uint64(n))
-		if a.reply != nil {
-			a.delta(sent, n)
-		} else {
-			a.content(sent, n)
-		}
-		if err := a.send(); err != nil {
+		if err := a.tokens(sent, n); err != nil {
 			return err
 		}
 		sent += n
@@ -166,6 +156,28 @@ func (a *answer) stream(ctx context.Context, p *pace) error {
 			return err
 		}
 	}
+}
+
+// opening writes the events before the first token.
+func (a *answer) opening() error {
+	switch a.g.api {
+	case ofChat:
+		a.role()
+		return a.send()
+	case ofResponse:
+		return a.openMessage()
+	}
+	return nil
+}
+
+// tokens writes the event of tokens first to first+n-1.
+func (a *answer) tokens(first, n int) error {
+	if a.reply != nil {
+		a.delta(first, n)
+	} else {
+		a.content(first, n)
+	}
+	return a.send()
 }
 
 // end writes what follows the last token. Nobody needs to know whether it arrived.

@@ -24,6 +24,7 @@ type usageError struct {
 	Flag    string // name of the flag at fault, "" if there is none
 	Problem string
 	Hint    string // what would be right, "" if unknown
+	Theirs  string // what argparse says of it, "" where it says nothing
 }
 
 func (e usageError) Error() string {
@@ -43,6 +44,7 @@ type parsedArgs struct {
 	Words    []string
 	Given    []string // names of all flags that were given, those with an empty list too
 	Warnings []string
+	Worded   bool // a word that belongs to no flag is the value of the flag with Word
 	Help     bool
 	Topic    string // WORD of --help=WORD in lower case with - for _; "all" is everything
 }
@@ -63,10 +65,11 @@ func normalize(args []string, specs []flagSpec) (parsedArgs, error) {
 	}
 	r.read(args)
 	r.setObjects()
+	r.checkWord()
 	if len(r.problems) > 0 {
 		return parsedArgs{}, errors.Join(r.problems...)
 	}
-	return parsedArgs{Words: r.words(), Given: r.flags(), Warnings: r.warnings()}, nil
+	return parsedArgs{Words: r.words(), Given: r.flags(), Warnings: r.warnings(), Worded: r.worded}, nil
 }
 
 // argReader walks over the words once, from left to right.
@@ -76,6 +79,7 @@ type argReader struct {
 	given    []givenFlag // by index of specs
 	last     int         // index of the latest flag in specs, -1 without one
 	lastWord word
+	worded   bool          // the word that belongs to no flag has come
 	objects  []*objectFlag // given key by key, in the order they were begun
 	problems []error
 	notes    []string // what else is doubtful
@@ -98,6 +102,9 @@ func (r *argReader) read(args []string) {
 			}
 			return
 		case formValue:
+			if r.takeWord(args[0]) {
+				break
+			}
 			r.stray(args[0])
 			rest = rest[r.names.countValues(rest):] // one complaint for a row of words
 		case formFlag:
@@ -110,6 +117,30 @@ func (r *argReader) read(args []string) {
 		}
 		args = rest
 	}
+}
+
+// takeWord makes the first word that belongs to no flag the value of the flag that
+// takes one, if there is any.
+func (r *argReader) takeWord(arg string) bool {
+	i := slices.IndexFunc(r.specs, func(s flagSpec) bool { return s.Word })
+	if i < 0 || r.worded {
+		return false
+	}
+	r.worded = true
+	r.given[i].times++
+	r.set(i, []string{arg})
+	return true
+}
+
+// checkWord complains where the flag that takes a word was given too.
+func (r *argReader) checkWord() {
+	i := slices.IndexFunc(r.specs, func(s flagSpec) bool { return s.Word })
+	if i < 0 || !r.worded || r.given[i].times < 2 {
+		return
+	}
+	name := r.specs[i].Name
+	r.fail(name, fmt.Sprintf("--%s is given, and a word for it too", name), "want one of the two")
+	r.theirs("%s--%s", unrecognizedPrefix, name)
 }
 
 // take stores the values of the flag w and returns how many words of rest it used.
@@ -126,11 +157,18 @@ func (r *argReader) take(w word, rest []string) int {
 		return 0
 	}
 	n := r.names.countValues(rest)
-	if spec.Arity == arityOne {
+	switch spec.Arity {
+	case arityOne, arityMaybe:
 		n = min(n, 1)
+	case arityInline:
+		n = 0
 	}
-	if n == 0 && spec.Arity != arityMany {
+	switch {
+	case n == 0 && (spec.Arity == arityOne || spec.Arity == aritySome):
 		return r.missing(spec, rest)
+	case n == 0 && spec.Arity != arityMany:
+		r.set(w.spec, []string{""})
+		return 0
 	}
 	r.set(w.spec, slices.Clone(rest[:n]))
 	return n
@@ -148,9 +186,14 @@ func (r *argReader) asked(w word) string {
 func (r *argReader) set(index int, values []string) {
 	spec := r.specs[index]
 	for i, v := range values {
+		if spec.None && (v == "" || v == "None") {
+			values[i] = ""
+			continue
+		}
 		canonical, problem := spec.canonical(v)
 		if problem != "" {
 			r.fail(spec.Name, fmt.Sprintf("--%s: %s %s", spec.Name, r.show(v), problem), "")
+			r.theirs("argument %s: %s", spec.argparseName(), r.invalid(spec, v))
 		} else {
 			r.checkChoice(spec, canonical)
 		}
@@ -185,6 +228,7 @@ func (r *argReader) checkChoice(spec flagSpec, value string) {
 		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, quoteWord(value), spec.Why), "leave it out")
 	case len(choices) > 0 && !slices.Contains(choices, value):
 		r.fail(spec.Name, fmt.Sprintf("--%s: %s is unknown", spec.Name, quoteWord(value)), "want one of "+strings.Join(spec.offered(), ", "))
+		r.theirs("argument %s: invalid choice: %s (choose from %s)", spec.argparseName(), r.choice(spec, value), r.choiceList(spec, choices))
 	case spec.refusal(value) != "":
 		r.fail(spec.Name, fmt.Sprintf("--%s %s is not supported: %s", spec.Name, value, spec.refusal(value)),
 			"want one of "+strings.Join(spec.offered(), ", "))
@@ -217,21 +261,26 @@ func (r *argReader) switchValue(w word) string {
 		r.fail(name, fmt.Sprintf("--%s is a switch, got =%s", name, quoteWord(w.value)),
 			fmt.Sprintf("write --%s, or --%s=false", name, name))
 	}
+	r.theirs("argument %s: ignored explicit argument %s", r.specs[w.spec].argparseName(), r.repr(w.value))
 	return ""
 }
 
 // missing complains about a flag without its value and returns how many words of
 // rest are explained by that.
 func (r *argReader) missing(spec flagSpec, rest []string) int {
-	problem := fmt.Sprintf("--%s needs a value", spec.Name)
+	problem, hint, used := fmt.Sprintf("--%s needs a value", spec.Name), "", 0
 	if len(rest) > 0 {
 		if next := r.names.classify(rest[0]); next.form == formUnknown {
-			r.fail(spec.Name, problem, fmt.Sprintf("write --%s=VALUE if the value begins with -", spec.Name))
-			return 1
+			hint, used = fmt.Sprintf("write --%s=VALUE if the value begins with -", spec.Name), 1
 		}
 	}
-	r.fail(spec.Name, problem, "")
-	return 0
+	r.fail(spec.Name, problem, hint)
+	expected := "one argument"
+	if spec.Arity == aritySome {
+		expected = "at least one argument"
+	}
+	r.theirs("argument %s: expected %s", spec.argparseName(), expected)
+	return used
 }
 
 // stray complains about a word that belongs to no flag.
@@ -242,6 +291,7 @@ func (r *argReader) stray(arg string) {
 	}
 	if r.last < 0 {
 		r.fail("", fmt.Sprintf("unexpected word %s before the first flag", shown), hint)
+		r.unrecognized(shown)
 		return
 	}
 	spec, name := r.specs[r.last], r.asked(r.lastWord)
@@ -260,6 +310,7 @@ func (r *argReader) stray(arg string) {
 		hint = fmt.Sprintf("several values are written --%s VALUE VALUE, without =", name)
 	}
 	r.fail(spec.Name, problem, hint)
+	r.unrecognized(shown)
 }
 
 // unknown complains about a word that begins with - and names no flag. Only the part
@@ -268,18 +319,31 @@ func (r *argReader) unknown(w word) {
 	switch name := strings.TrimPrefix(w.dashed, "-"); {
 	case w.form == formAmbiguous:
 		r.fail("", fmt.Sprintf("%s is short for more than one flag", quoteWord(w.dashed)), "one of "+strings.Join(w.candidates, ", "))
+		r.theirs("ambiguous option: %s could match %s", printable(w.dashed), strings.Join(w.candidates, ", "))
+		return
 	case w.keyless:
 		flag := r.specs[w.spec].Name
 		r.fail(flag, fmt.Sprintf("--%s holds no JSON object, so it has no keys", flag), "write --"+flag)
 	case r.names.longName(name) != "":
 		long := r.names.longName(name)
 		r.fail(long, fmt.Sprintf("%s has one dash", quoteWord(w.dashed)), "write --"+long)
-	case r.last >= 0 && r.specs[r.last].Secret && !strings.HasPrefix(name, "-"):
+	case r.secretBehind(w):
 		r.fail(r.specs[r.last].Name, fmt.Sprintf("a word after --%s begins with - and is no flag", r.specs[r.last].Name), "")
 	default:
 		shown, _, _ := strings.Cut(w.dashed, ":") // -HAuthorization:..., as curl takes it
 		r.fail("", "unknown flag "+quoteWord(shown), r.suggestion(strings.TrimPrefix(name, "-")))
+		r.unrecognized(shown)
+		return
 	}
+	if r.secretBehind(w) {
+		w.dashed = "(not shown)"
+	}
+	r.unrecognized(w.dashed)
+}
+
+// secretBehind tells whether w may be part of the value of a secret flag.
+func (r *argReader) secretBehind(w word) bool {
+	return r.last >= 0 && r.specs[r.last].Secret && !strings.HasPrefix(w.dashed, "--")
 }
 
 // suggestion names the flag that name was probably meant to be.
@@ -311,6 +375,69 @@ func (r *argReader) suggestion(name string) string {
 
 func (r *argReader) fail(flag, problem, hint string) {
 	r.problems = append(r.problems, usageError{Flag: flag, Problem: problem, Hint: hint})
+}
+
+// theirs adds to the latest problem what argparse says of it.
+func (r *argReader) theirs(format string, args ...any) {
+	i := len(r.problems) - 1
+	p := r.problems[i].(usageError) // fail puts in nothing else
+	p.Theirs = fmt.Sprintf(format, args...)
+	r.problems[i] = p
+}
+
+// unrecognizedPrefix begins what argparse says of all words it has no use for.
+const unrecognizedPrefix = "unrecognized arguments: "
+
+func (r *argReader) unrecognized(shown string) {
+	r.theirs("%s%s", unrecognizedPrefix, clip(printable(strings.Trim(shown, `"`)), shownBytes))
+}
+
+// repr is a value in a message of argparse's.
+func (r *argReader) repr(value string) string {
+	return "'" + strings.Trim(r.show(value), `"`) + "'"
+}
+
+// invalid is what argparse, or a converter of vLLM's, says of a value of the wrong kind.
+func (r *argReader) invalid(spec flagSpec, value string) string {
+	m := numberWithUnit.FindStringSubmatch(value)
+	switch {
+	case (spec.Kind == kindSize || spec.Kind == kindSizeOrAuto) && m != nil && m[2] != "":
+		return fmt.Sprintf("Decimals are not allowed with binary suffixes like %s. Did you mean to use %s instead?",
+			m[3], m[1]+m[2]+strings.ToLower(m[3]))
+	case spec.Type == "_optional_type" || spec.Type == "_parse_type":
+		// vLLM names a Python function and its address here.
+		kinds := map[kind]string{kindInt: "int", kindFloat: "float", kindSize: "human_readable_int", kindConfig: "loads"}
+		return fmt.Sprintf("Value %s cannot be converted to <%s>.", strings.Trim(r.repr(value), "'"), kinds[spec.Kind])
+	}
+	return fmt.Sprintf("invalid %s value: %s", spec.Type, r.repr(value))
+}
+
+// choice is one of several values in a message of argparse's.
+func (r *argReader) choice(spec flagSpec, value string) string {
+	if spec.Kind == kindInt || value == "None" && spec.None {
+		return strings.Trim(r.show(value), `"`)
+	}
+	return r.repr(value)
+}
+
+func (r *argReader) choiceList(spec flagSpec, values []string) string {
+	var shown []string
+	for _, v := range values {
+		shown = append(shown, r.choice(spec, v))
+	}
+	return strings.Join(shown, ", ")
+}
+
+// argparseName is how argparse calls a flag.
+func (s flagSpec) argparseName() string {
+	names := s.spellings()
+	for _, alias := range s.Aliases {
+		names = append(names, "--"+alias)
+	}
+	for _, short := range s.Short {
+		names = append(names, "-"+short)
+	}
+	return strings.Join(names, "/")
 }
 
 // show quotes a word for a message, unless it may be part of a secret: the words
@@ -392,16 +519,26 @@ type flagNames struct {
 	vllm, own []string       // all names in order, with --no- forms and help
 	exact     map[string]int // name to index of specs
 	negated   map[string]int // --no- form to index of specs
+	short     map[string]int // name behind a single dash to index of specs
+	shorts    []string       // these names in order
 }
 
 func newFlagNames(specs []flagSpec) flagNames {
-	n := flagNames{specs: specs, vllm: []string{helpName}, exact: map[string]int{}, negated: map[string]int{}}
+	n := flagNames{specs: specs, vllm: []string{helpName}, exact: map[string]int{}, negated: map[string]int{}, short: map[string]int{}}
 	for i, spec := range specs {
 		names := []string{spec.Name}
 		n.exact[spec.Name] = i
 		if spec.Arity == arityToggle {
 			n.negated["no-"+spec.Name] = i
 			names = append(names, "no-"+spec.Name)
+		}
+		for _, alias := range spec.Aliases {
+			n.exact[alias] = i
+			names = append(names, alias)
+		}
+		for _, short := range spec.Short {
+			n.short[short] = i
+			n.shorts = append(n.shorts, short)
 		}
 		if spec.Own {
 			n.own = append(n.own, names...)
@@ -429,6 +566,7 @@ func (n flagNames) classify(arg string) word {
 	case w.dashed == "-f" && n.spec(runFileFlag) >= 0: // the one short flag beside it
 		n.settle(runFileFlag, &w)
 	case isLong && n.find(long, &w):
+	case !isLong && n.findShort(arg[1:], &w):
 	case negativeNumber.MatchString(arg), strings.Contains(w.dashed, " "):
 		w.form = formValue
 	case !isLong && strings.Contains(arg, " ") && n.longName(w.dashed[1:]) == "":
@@ -473,6 +611,44 @@ func (n flagNames) find(typed string, w *word) bool {
 	w.form = formAmbiguous
 	for _, name := range slices.Concat(vllm, own) {
 		w.candidates = append(w.candidates, "--"+name)
+	}
+	return true
+}
+
+// findShort fills in the flag that typed, behind its single dash, stands for: a whole
+// name or the only one that begins so, or one letter with its value right behind it.
+func (n flagNames) findShort(typed string, w *word) bool {
+	name, _, _ := strings.Cut(typed, "=")
+	if base, _, dotted := strings.Cut(name, "."); dotted {
+		i, ok := n.short[base]
+		if ok && n.specs[i].Keys {
+			w.form, w.spec = formDotted, i
+			return true
+		}
+		name = "" // the dot is part of a value
+	} else if i, ok := n.short[name]; ok {
+		w.form, w.spec = formFlag, i
+		return true
+	}
+	var found []string
+	for _, short := range n.shorts {
+		if len(short) == 1 && strings.HasPrefix(typed, short) || name != "" && strings.HasPrefix(short, name) {
+			found = append(found, short)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return false
+	case 1:
+		w.form, w.spec = formFlag, n.short[found[0]]
+		if len(found[0]) == 1 {
+			w.value, w.hasValue = strings.TrimPrefix(typed[1:], "="), true
+		}
+		return true
+	}
+	w.form = formAmbiguous
+	for _, short := range found {
+		w.candidates = append(w.candidates, "-"+short)
 	}
 	return true
 }
@@ -593,12 +769,62 @@ func canonicalValue(k kind, v string) (canonical, problem string) {
 			return v, "is out of range"
 		}
 		return digits, ""
+	case kindSize, kindSizeOrAuto:
+		if k == kindSizeOrAuto && (number == "-1" || strings.EqualFold(number, "auto")) {
+			return "-1", ""
+		}
+		if sized, ok := sizedNumber(number); ok {
+			return sized, ""
+		}
+		return canonicalValue(kindInt, v)
+	case kindConfig:
+		v = plainNumbers(v)
+		fallthrough
 	case kindJSON:
 		if !json.Valid([]byte(v)) {
 			return v, "is not JSON"
 		}
 	}
 	return v, ""
+}
+
+var (
+	numberWithUnit = regexp.MustCompile(`^(\d+)(\.\d+)?([kKmMgGtT])$`)
+	// jsonPiece is a text of a JSON document, or a number with a unit outside of one.
+	jsonPiece = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b\d+(?:\.\d+)?[kKmMgGtT]\b`)
+)
+
+// sizedNumber reads a number with a unit as vLLM does: k, m, g and t are powers of
+// 1000 and take a fraction, K, M, G and T are powers of 1024 and do not.
+func sizedNumber(s string) (canonical string, ok bool) {
+	m := numberWithUnit.FindStringSubmatch(s)
+	if m == nil {
+		return "", false
+	}
+	power := strings.Index("kmgt", strings.ToLower(m[3])) + 1
+	if m[3] == strings.ToLower(m[3]) {
+		f, err := strconv.ParseFloat(m[1]+m[2], 64)
+		f *= math.Pow(1000, float64(power))
+		if err != nil || f >= math.MaxInt64 {
+			return "", false
+		}
+		return strconv.FormatInt(int64(f), 10), true
+	}
+	i, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil || m[2] != "" || i > math.MaxInt64>>(10*power) {
+		return "", false
+	}
+	return strconv.FormatInt(i<<(10*power), 10), true
+}
+
+// plainNumbers writes the numbers with a unit in a JSON text without it.
+func plainNumbers(text string) string {
+	return jsonPiece.ReplaceAllStringFunc(text, func(piece string) string {
+		if n, ok := sizedNumber(piece); ok {
+			return n
+		}
+		return piece
+	})
 }
 
 // editDistance is the Levenshtein distance in bytes: flag names are ASCII.

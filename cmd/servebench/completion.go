@@ -30,7 +30,7 @@ func completionCommand(t *terminal) *cli.Command {
 			if c.Args().Len() != 1 || !slices.Contains(shells, shell) {
 				return usagef("completion: %s; want one of %s", quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(shells, ", "))
 			}
-			return writeCompletion(t.out, shell, serveFlags(), simFlags(t), manifestWords(t))
+			return writeCompletion(t.out, shell, serveFlags(), simShownFlags(), manifestWords(t))
 		},
 	}
 }
@@ -41,9 +41,6 @@ var sweepFlags = []flagSpec{
 	{Name: "resume", Arity: arityNone, Help: "go on where an earlier process has ended"},
 	{Name: "only", Help: "ids of the points to run, with commas between"},
 }
-
-// simFlags are those of `servebench sim`.
-func simFlags(t *terminal) []flagSpec { return commandFlags(simCommand(t)) }
 
 // commandFlags are a command's flags, as far as completion needs them.
 func commandFlags(c *cli.Command) (out []flagSpec) {
@@ -130,27 +127,27 @@ _servebench() {
 `)
 	fmt.Fprintf(b, "  if ((COMP_CWORD == 1)); then\n    words='%s --help --version'\n  else\n    case ${COMP_WORDS[1]}:$prev in\n", strings.Join(commandNames, " "))
 	var files, dirs, none []string
-	for _, s := range serve {
-		for _, name := range s.spellings() {
-			switch {
-			case s.Arity == arityNone || s.Arity == arityToggle || s.Arity == arityMany:
-			case len(s.offered()) > 0:
-				fmt.Fprintf(b, "    serve:%s) words='%s' ;;\n", name, strings.Join(s.offered(), " "))
-			case s.Kind == kindFile:
-				files = append(files, "serve:"+name)
-			case s.Kind == kindDir:
-				dirs = append(dirs, "serve:"+name)
-			default:
-				none = append(none, "serve:"+name)
+	for _, c := range []struct {
+		name  string
+		flags []flagSpec
+	}{{"serve:", serve}, {"sim:", sim}} {
+		for _, s := range c.flags {
+			for _, name := range s.spellings() {
+				switch {
+				case s.Arity == arityNone || s.Arity == arityToggle || s.Arity == arityMany || s.Arity == arityInline:
+				case len(s.offered()) > 0:
+					fmt.Fprintf(b, "    %s%s) words='%s' ;;\n", c.name, name, strings.Join(s.offered(), " "))
+				case s.Kind == kindFile:
+					files = append(files, c.name+name)
+				case s.Kind == kindDir:
+					dirs = append(dirs, c.name+name)
+				default:
+					none = append(none, c.name+name)
+				}
 			}
 		}
 	}
 	files, none = append(files, "sweep:-f", "sweep:--file"), append(none, "sweep:--only")
-	for _, s := range sim {
-		if s.Arity == arityOne {
-			none = append(none, "sim:--"+s.Name)
-		}
-	}
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
 	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n",
 		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "))
@@ -232,7 +229,7 @@ func zshSubcommands(b *strings.Builder, subs []subcommand) {
 func zshSpec(s flagSpec, name string) string {
 	text := strings.NewReplacer("[", "(", "]", ")", ":", `\:`).Replace(s.Help)
 	switch {
-	case s.Arity == arityNone || s.Arity == arityToggle:
+	case s.Arity == arityNone || s.Arity == arityToggle || s.Arity == arityInline:
 		return fmt.Sprintf("*%s[%s]", name, text)
 	case s.Arity == arityMany || s.Arity == aritySome:
 		return fmt.Sprintf("*%s[%s]:*-*:value:", name, text)
@@ -286,7 +283,7 @@ func fishSubcommands(b *strings.Builder, subs []subcommand) {
 // fishValue says what a flag's value is: -x takes no file names, -r -F does.
 func fishValue(s flagSpec) string {
 	switch {
-	case s.Arity == arityNone || s.Arity == arityToggle:
+	case s.Arity == arityNone || s.Arity == arityToggle || s.Arity == arityInline:
 		return ""
 	case len(s.offered()) > 0:
 		return " -x -a " + fishQuote(strings.Join(s.offered(), " "))

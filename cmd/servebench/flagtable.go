@@ -16,6 +16,8 @@ const (
 	arityToggle              // a switch that also has --no-x
 	arityMany                // --x and the words up to the next flag, or none (nargs="*")
 	aritySome                // like arityMany, with at least one word (nargs="+")
+	arityMaybe               // --x, or --x VALUE or --x=VALUE (nargs="?")
+	arityInline              // --x or --x=VALUE, never the word behind it
 )
 
 // kind says how the value of a flag is written. Numbers are checked by the normaliser
@@ -29,6 +31,10 @@ const (
 	kindJSON       // valid JSON, decoded where it is used
 	kindFile       // text that names a file
 	kindDir        // text that names a folder
+
+	kindSize       // an int that may end in k, M, ... as vLLM reads it
+	kindSizeOrAuto // that, or auto, which becomes -1
+	kindConfig     // JSON whose numbers may end like that
 )
 
 // use says what becomes of a flag of vLLM.
@@ -70,6 +76,15 @@ type flagSpec struct {
 	Sets   []string
 	Secret bool // values may hold credentials and are never shown
 	Own    bool // vLLM does not have it
+
+	// Aliases are further names, Short those behind a single dash.
+	Aliases, Short []string
+	// Word lets a word that belongs to no flag be the value.
+	Word bool
+	// None makes "" and None stand for no value.
+	None bool
+	// Type is argparse's word for the kind of the value.
+	Type string
 }
 
 // choices are all values the flag has, the refused ones among them.
@@ -353,6 +368,7 @@ var flagTable = []flagSpec{
 	{Name: "sim-jitter", Group: inSim, Kind: kindFloat, Own: true, Default: "0", Help: "spread of its times, 0 to 1"},
 	{Name: "sim-slots", Group: inSim, Kind: kindInt, Own: true, Default: "0", Help: "requests it serves at once, 0 for no limit"},
 	{Name: "sim-tokens-per-chunk", Group: inSim, Kind: kindInt, Own: true, Default: "1", Help: "tokens in an event after the first"},
+	{Name: "sim-like", Group: inSim, Kind: kindFile, Own: true, Help: "behave as the server of this manifest did; FILE#ID is one run of an experiment"},
 	{Name: "sim-seed", Group: inSim, Kind: kindInt, Own: true, Default: "0", Help: "seed of its jitter"},
 }
 

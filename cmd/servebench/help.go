@@ -37,7 +37,7 @@ func printHelp(w io.Writer, topic string) error {
 		}
 	}
 	for _, g := range groups {
-		writeGroup(&b, g, keep, topic != "" && topic != "options")
+		writeGroup(&b, serveFlags(), g, keep, topic != "" && topic != "options")
 	}
 	if whole {
 		b.WriteString(helpTail)
@@ -76,12 +76,12 @@ func (g group) called(topic string) bool {
 	})
 }
 
-// writeGroup writes the flags of g that are kept. The short form is a line for each
+// writeGroup writes those of flags that are in g and kept. The short form is a line for each
 // where that is wide enough; the full one adds further sentences and reasons.
-func writeGroup(b *strings.Builder, g group, keep func(flagSpec) bool, full bool) {
+func writeGroup(b *strings.Builder, flags []flagSpec, g group, keep func(flagSpec) bool, full bool) {
 	var shown []flagSpec
 	column := 0
-	for _, s := range serveFlags() {
+	for _, s := range flags {
 		if s.Group == g.Title && keep(s) {
 			shown = append(shown, s)
 			column = max(column, len("  --")+len(s.Name)+2)

@@ -75,6 +75,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return t.exit(serve(ctx, args[1:], t))
 	case len(args) > 0 && args[0] == "sweep":
 		return t.exit(sweepCommand(ctx, args[1:], t))
+	case len(args) > 0 && args[0] == "sim":
+		return t.exit(simulate(ctx, args[1:], t))
 	case len(args) > 1 && args[0] == "help":
 		args = []string{args[1], "--help"}
 		switch args[0] {
@@ -82,6 +84,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			return t.exit(serve(ctx, args[1:], t))
 		case "sweep":
 			return t.exit(sweepCommand(ctx, args[1:], t))
+		case "sim":
+			return t.exit(simulate(ctx, args[1:], t))
 		}
 	case len(args) == 1 && (args[0] == "help" || args[0] == "version"):
 		args = []string{"--" + args[0]}
@@ -117,7 +121,12 @@ func application(t *terminal) *cli.App {
 				SkipFlagParsing: true, // handled before
 				Action:          func(*cli.Context) error { return nil },
 			},
-			simCommand(t),
+			{
+				Name:            "sim",
+				Usage:           "run a simulated vLLM server; takes the flags of `vllm serve`",
+				SkipFlagParsing: true, // as serve
+				Action:          func(*cli.Context) error { return nil },
+			},
 			manifestCommand(t),
 			configCommand(t),
 			envCommand(t),

@@ -29,6 +29,7 @@ import (
 type options struct {
 	config bench.Config
 	sim    *sim.Config // nil: a server of the user's
+	like   *likeness   // of --sim-like; nil without
 
 	saving, detailed, appending bool
 	dir, filename               string
@@ -328,8 +329,29 @@ func (o *options) readSim(r *reader) {
 		PerPromptToken: r.duration("sim-per-prompt-token"), Jitter: r.number("sim-jitter"),
 		Seed: uint64(r.whole("sim-seed")), Slots: r.whole("sim-slots"), TokensPerChunk: r.whole("sim-tokens-per-chunk"),
 	}
+	if name := r.text("sim-like"); name != "" {
+		o.readLike(r, name)
+	}
 	// The key is for a server; the simulator in this process has none.
 	o.config.Target.APIKey = ""
+}
+
+// readLike makes the simulator one that is like the server of a manifest. It is fitted
+// when it starts.
+func (o *options) readLike(r *reader, name string) {
+	for _, f := range []string{"sim-ttft", "sim-itl", "sim-per-prompt-token", "sim-slots"} {
+		if r.given(f) {
+			r.badf(f, "is about fixed timing, and --sim-like about the engine model; want one of the two")
+		}
+	}
+	l, err := (&terminal{}).readLike(name)
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("--sim-like: %w", err))
+		return
+	}
+	o.like = l
+	o.sim = &sim.Config{Jitter: o.sim.Jitter, Seed: o.sim.Seed, TokensPerChunk: o.sim.TokensPerChunk,
+		Model: l.Model, MaxModelLen: l.MaxModelLen}
 }
 
 // files says what to write where; model may be unknown before the run, as res is.

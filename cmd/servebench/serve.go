@@ -121,7 +121,7 @@ func cliFlags(words []string) (flags []cli.Flag) {
 // run runs the benchmark that the options describe.
 func (o *options) run(ctx context.Context, t *terminal) error {
 	if o.sim != nil && !o.dryRun {
-		stop, err := o.startSim(ctx)
+		stop, err := o.startSim(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -181,20 +181,56 @@ func dashed(text string) string {
 	return compound().ReplaceAllString(text, "$1--$2$3")
 }
 
-// startSim starts the simulator in this process and makes it the target.
-func (o *options) startSim(ctx context.Context) (stop func() error, err error) {
+// startSim starts the simulator in this process and makes it the target; one that is
+// like the server of several replicas is as many servers.
+func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
+	replicas := 1
+	if o.like != nil {
+		e, doubt, err := o.like.fit()
+		if err != nil {
+			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
+		}
+		if doubt != nil {
+			t.notef("warning: --sim-like: %v", doubt)
+		}
+		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
+		words := engineFlags(e)
+		if o.sim.MaxModelLen > 0 {
+			words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
+		}
+		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
+	}
 	if err := o.sim.Validate(); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start the simulator: %w", err)
+	var listeners []net.Listener
+	for range replicas {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close()
+			}
+			return nil, fmt.Errorf("start the simulator: %w", err)
+		}
+		listeners = append(listeners, l)
 	}
-	o.config.Target.BaseURL = "http://" + l.Addr().String()
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- sim.New(*o.sim).Serve(ctx, l) }()
-	return func() error { cancel(); return <-ended }, nil
+	ended := make(chan error, replicas)
+	for i, l := range listeners {
+		if url := "http://" + l.Addr().String(); i == 0 {
+			o.config.Target.BaseURL = url
+		} else {
+			o.config.Replicas = append(o.config.Replicas, url)
+		}
+		go func() { ended <- sim.New(*o.sim).Serve(ctx, l) }()
+	}
+	return func() (err error) {
+		cancel()
+		for range replicas {
+			err = errors.Join(err, <-ended)
+		}
+		return err
+	}, nil
 }
 
 // measure runs, saves and shows. Servers that are ours to start are there for as

@@ -18,7 +18,7 @@ _servebench() {
     serve:--backend) words='a b' ;;
     serve:--path|sweep:-f|sweep:--file) files=-f ;;
     serve:--dir) files=-d ;;
-    serve:--goodput|serve:--seed|sweep:--only|sim:--ttft) return ;;
+    serve:--goodput|serve:--seed|sim:--ttft|sweep:--only) return ;;
     serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sweep:*|help:sweep) words='-f --file --resume --only --backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sim:*) words='--ttft --truth --help' ;;
