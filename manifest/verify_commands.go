@@ -109,7 +109,12 @@ func (v *verifier) launchSubject(c command) {
 		v.fail("C2", "/subject/identifier", "%s, but the launch command serves %s", s.Identifier, model)
 	}
 	if names := c.flags["served-model-name"]; len(names) > 0 && !slices.Contains(names, s.Identifier) {
-		v.fail("C2", "/subject/identifier", "%s, but the launch command has --served-model-name %s", s.Identifier, strings.Join(names, " "))
+		const format = "%s, but the launch command has --served-model-name %s"
+		if known || s.RevisionKind != "undeclared" {
+			v.fail("C2", "/subject/identifier", format, s.Identifier, strings.Join(names, " "))
+		} else { // a folder, and a name for it
+			v.warn("C2", "/subject/identifier", format, s.Identifier, strings.Join(names, " "))
+		}
 	}
 	if revision, ok := c.value("revision"); ok && s.Revision != "" && revision != s.Revision {
 		v.fail("C2", "/subject/revision", "%s, but the launch command has --revision %s", s.Revision, revision)

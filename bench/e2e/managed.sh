@@ -26,6 +26,7 @@ base:
     random-output-len: 32
     num-prompts: 48
     num-warmups: 4
+    max-concurrency: 8
     ready-check-timeout-sec: 120
     temperature: 0
     ignore-eos: true

@@ -141,7 +141,7 @@ func (d *document) share(out *manifest.Experiment) {
 			}
 		}
 	}
-	out.Shared.Workload = commonKeys(workloads)
+	out.Shared.Workload = commonWorkload(workloads)
 	out.Shared.Environment = d.sharedEnvironment(environments)
 	for i := range out.Runs {
 		out.Runs[i].Environment = beyond(out.Runs[i].Environment, out.Shared.Environment)
@@ -149,31 +149,28 @@ func (d *document) share(out *manifest.Experiment) {
 	out.Shared.MeasurementMethod = d.method()
 }
 
-// commonKeys has the values that more than half of the workloads have. A length
-// is one value, and so is a data set.
-func commonKeys(workloads []map[string]any) map[string]any {
-	shared := map[string]any{}
+// commonWorkload is the workload that has most in common with the others, the
+// first of several. It is one that was run, and not put together of values that
+// the schema does not take beside each other, such as a rate in a closed loop.
+func commonWorkload(workloads []map[string]any) map[string]any {
+	var common map[string]any
+	most := -1
 	for _, w := range workloads {
-		for key, value := range w {
-			if _, done := shared[key]; done || key == "extensions" {
-				continue
-			}
-			same := 0
-			for _, other := range workloads {
+		same := 0
+		for _, other := range workloads {
+			for key, value := range w {
 				if v, ok := other[key]; ok && reflect.DeepEqual(v, value) {
 					same++
 				}
 			}
-			if 2*same > len(workloads) {
-				shared[key] = value
-			}
+		}
+		// The schema wants these two in any workload.
+		if same > most && w["mode"] != nil && w["task"] != nil {
+			most, common = same, maps.Clone(w)
 		}
 	}
-	// The schema wants these two in any workload.
-	if len(shared) == 0 || shared["mode"] == nil || shared["task"] == nil {
-		return nil
-	}
-	return shared
+	delete(common, "extensions")
+	return common
 }
 
 // sharedEnvironment is the whole host where that was declared, else what more than

@@ -452,3 +452,29 @@ func TestDocumentRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What runs share is a workload that one of them had: it has every key, though no
+// value of it may be that of most.
+func TestCommonWorkload(t *testing.T) {
+	closed := func(c int) map[string]any {
+		return map[string]any{"mode": "online", "task": "text_generation", "arrival_process": "closed_loop", "concurrency": c, "request_rate_per_second": nil, "extensions": map[string]any{"x": c}}
+	}
+	open := func(rate float64) map[string]any {
+		return map[string]any{"mode": "online", "task": "text_generation", "arrival_process": "poisson", "request_rate_per_second": rate}
+	}
+	for _, c := range []struct {
+		name      string
+		workloads []map[string]any
+		want      map[string]any
+	}{
+		{"none", nil, nil},
+		{"without a task", []map[string]any{{"mode": "online"}}, nil},
+		{"two concurrencies", []map[string]any{closed(2), closed(8)}, closed(2)},
+		{"rates and closed loops", []map[string]any{closed(2), closed(8), open(1)}, closed(2)},
+	} {
+		delete(c.want, "extensions")
+		if diff := cmp.Diff(c.want, commonWorkload(c.workloads)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
