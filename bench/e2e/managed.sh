@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# managed.sh SERVEBENCH FOLDER: `servebench sweep` with a real vLLM on the CPU that it starts and stops itself:
+# managed.sh SERVEBENCH FOLDER [--resume]: `servebench sweep` with a real vLLM on the CPU that it starts and stops itself:
 # two token budgets by two concurrencies, and a point whose server does not know one of its flags. The results
 # are in FOLDER. Servers end with servebench, also where it is killed.
 set -eu
-[ $# -eq 2 ] || { echo "usage: managed.sh SERVEBENCH FOLDER" >&2; exit 2; }
+[ $# -ge 2 ] || { echo "usage: managed.sh SERVEBENCH FOLDER [--resume]" >&2; exit 2; }
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/env.sh"
 BENCH=$(realpath "$1")
@@ -49,4 +49,6 @@ groups:
     set: {vars.more: --no-such-flag}
     on_failure: {continue: true}
 YAML
-"$BENCH" sweep -f "$2/managed.yaml"
+# Whoever looks for the servers of this folder finds them by this variable.
+export MANAGED_FOLDER=$2
+exec "$BENCH" sweep -f "$2/managed.yaml" "${@:3}"

@@ -29,7 +29,7 @@ func main() {
 }
 
 // parts are the groups of checks in their order.
-var parts = []string{"tokenizers", "sweep", "counts", "prompts", "keys", "numbers", "pooling"}
+var parts = []string{"tokenizers", "sweep", "managed", "counts", "prompts", "keys", "numbers", "pooling"}
 
 // suite is one run of the program.
 type suite struct {
@@ -163,7 +163,7 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 	for _, p := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"tokenizers", s.tokenizers}, {"sweep", s.sweep}} {
+	}{{"tokenizers", s.tokenizers}, {"sweep", s.sweep}, {"managed", s.managed}} {
 		if slices.Contains(chosen, p.name) {
 			if err := p.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
