@@ -252,12 +252,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	res, err := bench.Run(ctx, o.config)
 	hide()
 	watch()
-	died := settle(ctx, group, res, t)
+	died := o.settle(ctx, group, res, t)
 	var target *bench.TargetError
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
-	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
+	files, _ := o.withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
 	saved, saveErr := res.Save(files)
 	var leakErr error
 	if o.failOnLeak {
@@ -287,7 +287,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		}
 		return leakErr
 	case died != nil && (err != nil || res.Stopped):
-		return &exitError{code: exitTarget, err: errors.New("the server ended during the run: " + reason(died))}
+		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %s", o.reason(died))}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
