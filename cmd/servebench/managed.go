@@ -41,7 +41,7 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	if o.server == nil {
 		return nil, nil
 	}
-	t.notef("starting the server: %s", clip(publicCommand(o.redactor(), o.server.Command, o.server.Host), 300))
+	t.notef("starting the server: %s", clip(publicServerCommand(&o.config, o.server), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
 		return nil, err
@@ -49,6 +49,11 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	o.aim(group)
 	t.notef("the server is ready")
 	return group, nil
+}
+
+// publicServerCommand is the command of a run's server as it may be shown.
+func publicServerCommand(c *bench.Config, s *server.Config) string {
+	return publicCommand(publicRedactor(c, s), s.Command, s.Host)
 }
 
 // aim makes a group the target of the run.

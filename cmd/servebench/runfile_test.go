@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/tidwall/gjson"
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/runfile"
@@ -441,6 +442,16 @@ func TestDeadlineClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is named after a secret is no safe variable, whatever a pattern says.
+func TestSecretVariablesAreNotSafe(t *testing.T) {
+	text := strings.Replace(managedFile, "devices: [0]", "env: {VLLM_MYPASSWORD1: plainvalue, VLLM_LEVEL: high, VLLM_EMPTY: '', OTHER: x}, safe_env: ['VLLM_*']", 1)
+	o := must(t, "-f", write(t, t.TempDir(), "run.yaml", text))
+	want := "map[OTHER:<redacted> VLLM_EMPTY: VLLM_LEVEL:high VLLM_MYPASSWORD1:<redacted>]"
+	if got := fmt.Sprint(gjson.GetBytes(o.config.RunFile, "server.env").Value()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // An interrupt while the server starts is a failed run of its own.
