@@ -104,9 +104,9 @@ func TestWordSpans(t *testing.T) {
 	for _, line := range []string{"", " ", "a", "  a  b\tc ", `a 'b c' "d 'e'" f\ g ''`, `'it'\''s' x`, `"open x`, `x\`, "é 'ü ' z"} {
 		var words []string
 		for _, s := range wordSpans(line) {
-			words = append(words, strings.Join(splitWords(line[s[0]:s[1]]), "|"))
+			words = append(words, strings.Join(SplitWords(line[s[0]:s[1]]), "|"))
 		}
-		want := slices.DeleteFunc(splitWords(line), func(string) bool { return false })
+		want := slices.DeleteFunc(SplitWords(line), func(string) bool { return false })
 		if diff := cmp.Diff(want, words); diff != "" {
 			t.Errorf("%s: %s", line, diff)
 		}

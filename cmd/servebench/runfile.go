@@ -420,8 +420,8 @@ func publicValue(red *manifest.Redactor, name, value, dataset string) string {
 	if len(kinds) == 0 {
 		return value
 	}
-	words, err := runfile.Words(line)
-	if err != nil || len(words) != 3 {
+	words := manifest.SplitWords(line)
+	if len(words) != 3 {
 		return "<redacted>"
 	}
 	return strings.TrimPrefix(words[2], "--"+name+"=")
@@ -443,11 +443,7 @@ func compacted(text string) string {
 
 // publicServer is the section server without what must not be published.
 func publicServer(red *manifest.Redactor, s runfile.Server) *runfile.Server {
-	if words, err := runfile.Words(publicCommand(red, s.Command, s.Host)); err == nil {
-		s.Command = words
-	} else {
-		s.Command = runfile.Command{"<redacted>"}
-	}
+	s.Command = manifest.SplitWords(publicCommand(red, s.Command, s.Host))
 	env := plainTexts(s.Env)
 	safe, _ := red.SafeEnvironment([]manifest.Launched{{Env: env}}, s.SafeEnv)
 	s.Env, s.Dir = map[string]runfile.Scalar{}, ""

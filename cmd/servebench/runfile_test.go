@@ -444,6 +444,15 @@ func TestDeadlineClock(t *testing.T) {
 	})
 }
 
+// Of a value with a line end in it what is left is published as it stands.
+func TestPublicValueOfSeveralLines(t *testing.T) {
+	canary(t)
+	o := must(t, "--extra-body", "{\"a\":\"x\"}", "--label", "by "+canaryUser+"\non two lines", "--model", "m")
+	if got := gjson.GetBytes(o.config.RunFile, "bench.label").String(); got != "by <redacted>\non two lines" {
+		t.Errorf("%q", got)
+	}
+}
+
 // What is named after a secret is no safe variable, whatever a pattern says.
 func TestSecretVariablesAreNotSafe(t *testing.T) {
 	text := strings.Replace(managedFile, "devices: [0]", "env: {VLLM_MYPASSWORD1: plainvalue, VLLM_LEVEL: high, VLLM_EMPTY: '', OTHER: x}, safe_env: ['VLLM_*']", 1)
