@@ -62,6 +62,7 @@ func TestRedactDocument(t *testing.T) {
 // A canary in every string and below every key of a manifest appears nowhere
 // after, and the document is still one.
 func TestRedactDocumentCanary(t *testing.T) {
+	t.Parallel()
 	const canary = "s3cr3t-key-of-mine"
 	values := []string{canary, "/u/alice/runs", "gpubox-7", "http://alice:pw@10.0.0.3/"}
 	check := func(seed string, values ...string) {

@@ -151,6 +151,7 @@ func refuses(t *testing.T, p Profile, doc map[string]any) bool {
 }
 
 func TestValidateRejectsMutations(t *testing.T) {
+	t.Parallel()
 	type mutation struct {
 		Seed, Pointer, Op, Why string
 		Value                  any
@@ -182,6 +183,7 @@ func TestValidateRejectsMutations(t *testing.T) {
 }
 
 func TestValidateAcceptsVariants(t *testing.T) {
+	t.Parallel()
 	type variant struct {
 		Seed, Why string
 		Patch     [][2]any
