@@ -19,7 +19,7 @@ type command struct {
 func engineCommands(text string) []command {
 	var engines []command
 	for line := range strings.SplitSeq(text, "\n") {
-		if c := parseLaunch(splitWords(line)); c.engine != "" {
+		if c := parseLaunch(SplitWords(line)); c.engine != "" {
 			engines = append(engines, c.command)
 		}
 	}
@@ -31,7 +31,7 @@ func engineCommands(text string) []command {
 func parseCommand(line string) command {
 	c := command{env: map[string]string{}, flags: map[string][]string{}}
 	flag := ""
-	for _, word := range splitWords(line) {
+	for _, word := range SplitWords(line) {
 		name, value, hasValue := strings.Cut(word, "=")
 		switch {
 		case isFlag(word):
@@ -91,9 +91,9 @@ func (c command) number(flag string) (float64, bool) {
 	return n, err == nil
 }
 
-// splitWords splits a line as a shell does, $'...' included, without expanding
-// anything. An open quote ends with the line.
-func splitWords(line string) []string {
+// SplitWords splits a line as a shell does, $'...' included, without expanding
+// anything: it reads what [Redactor.Command] writes. An open quote ends with the line.
+func SplitWords(line string) []string {
 	var words []string
 	var word strings.Builder
 	inWord := false
@@ -145,7 +145,7 @@ func doubleQuoted(text string) (string, string) {
 		switch {
 		case text[i] == '"':
 			return b.String(), text[i+1:]
-		case text[i] == '\\' && i+1 < len(text):
+		case text[i] == '\\' && i+1 < len(text) && strings.IndexByte("\"\\$`", text[i+1]) >= 0:
 			i++
 		}
 		b.WriteByte(text[i])

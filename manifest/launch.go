@@ -134,7 +134,7 @@ func (c *launchLine) script(argv []string, depth int) []string {
 		return argv
 	}
 	if flag := argv[1]; strings.HasPrefix(flag, "-") && !strings.HasPrefix(flag, "--") && strings.HasSuffix(flag, "c") {
-		return c.unwrap(splitWords(argv[2]), depth+1)
+		return c.unwrap(SplitWords(argv[2]), depth+1)
 	}
 	return argv
 }

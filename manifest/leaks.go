@@ -2,12 +2,11 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"io"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 )
@@ -83,62 +82,13 @@ var homes = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(^|[^A-Za-z0-9_.-])/(?:home|Users)/[A-Za-z0-9._-]+|(^|[^A-Za-z0-9_./-])/root/`)
 })
 
-// eachString calls f for each string in JSON values that follow each other, keys
-// among them, with its JSON pointer (a key has that of its object) and its line. It
-// tells whether the text was JSON to its end; what came before has been seen anyway.
+// eachString is eachToken of the strings, keys among them; the whole is /.
 func eachString(data []byte, f func(path string, line int, s string)) bool {
-	type level struct {
-		path  string
-		array bool
-		index int
-		key   *string // of the value that follows
-	}
-	escape := strings.NewReplacer("~", "~0", "/", "~1")
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var open []level
-	line, counted := 1, 0
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return err == io.EOF && len(open) == 0
+	return eachToken(data, func(path string, line int, token json.Token, _ bool) {
+		if s, ok := token.(string); ok {
+			f(cmp.Or(path, "/"), line, s)
 		}
-		at := int(d.InputOffset())
-		line, counted = line+bytes.Count(data[counted:at], []byte("\n")), at
-		if token == json.Delim('}') || token == json.Delim(']') {
-			open = open[:len(open)-1]
-			continue
-		}
-		path := ""
-		if len(open) > 0 {
-			top := &open[len(open)-1]
-			if s, ok := token.(string); ok && !top.array && top.key == nil {
-				top.key = &s
-				f(orRoot(top.path), line, s)
-				continue
-			}
-			name := strconv.Itoa(top.index)
-			if !top.array {
-				name, top.key = escape.Replace(*top.key), nil
-			}
-			top.index++
-			path = top.path + "/" + name
-		}
-		switch token := token.(type) {
-		case json.Delim:
-			open = append(open, level{path: path, array: token == '['})
-		case string:
-			f(orRoot(path), line, token)
-		}
-	}
-}
-
-// orRoot is a pointer as people read it: / for the whole.
-func orRoot(path string) string {
-	if path == "" {
-		return "/"
-	}
-	return path
+	})
 }
 
 // ArtifactNames are the file names of the artifacts of a manifest of either kind,

@@ -236,7 +236,7 @@ func (r *Redactor) commandLine(line string) (string, []string) {
 	spans := wordSpans(line)
 	argv := make([]string, len(spans))
 	for i, s := range spans {
-		argv[i] = strings.Join(splitWords(line[s[0]:s[1]]), "")
+		argv[i] = strings.Join(SplitWords(line[s[0]:s[1]]), "")
 	}
 	c := &commandRedactor{r: r}
 	var b strings.Builder
@@ -259,7 +259,7 @@ func (r *Redactor) commandLine(line string) (string, []string) {
 		default:
 			c.option(arg, argv)
 		}
-		same := strings.Join(splitWords(c.words[0]), "") == argv[i]
+		same := strings.Join(SplitWords(c.words[0]), "") == argv[i]
 		// A folder that is a mere word tells nothing.
 		same = same || slices.Equal(c.kinds, []string{pathKind}) && !strings.ContainsAny(argv[i], `/\~`)
 		if len(c.kinds) == 0 || same || placeholderForm.MatchString(arg) || joined && placeholderForm.MatchString(value) {
@@ -272,7 +272,7 @@ func (r *Redactor) commandLine(line string) (string, []string) {
 	return b.String() + line[copied:], kinds
 }
 
-// wordSpans says where the words of a line are that [splitWords] finds.
+// wordSpans says where the words of a line are that [SplitWords] finds.
 func wordSpans(line string) [][2]int {
 	var spans [][2]int
 	start, quote, escaped := -1, rune(0), false

@@ -202,6 +202,7 @@ func ExampleRedactor_Command() {
 
 // Pieces put together at random reach what a fuzzer's single bytes do not.
 func TestRedactorFragments(t *testing.T) {
+	t.Parallel()
 	pieces := []string{"/home/", "/tmp/", "/u/alice", "alice", "root", "al", "@", "~", ":", "//", "http", "https://", "10.0.0.1", "192.168.", "1.2", ".3", "0", "9", "fd00::1",
 		"fe80:", ":", "%eth0", "hf_", "sk-", "aaaaaaaaaaaaaaaaaaaa", "Bearer ", "bearer  ", "Authorization", "api_key", "TOKEN", "_TOKEN", "=", "?key=", "<redacted>",
 		"<local-path>", "<lan-address>", "<", ">", "'", "\"", " ", "\n", "\t", "v1/", "/v1/", "s3cr3t-key-of-mine", "EMPTY", "gpubox-7", ".", "-", "_", "\\", "C:\\", "é", "\xff"}
@@ -215,7 +216,10 @@ func TestRedactorFragments(t *testing.T) {
 		in := b.String()
 		for _, r := range []*Redactor{{}, &redactor} {
 			out, _ := r.String(in)
-			again, _ := r.String(out)
+			again := out
+			if out != in { // else it is the same question
+				again, _ = r.String(out)
+			}
 			line, _ := r.Command([]string{"x", in, "--header", in})
 			for _, p := range patterns {
 				if p.MatchString(out) || p.MatchString(line) {

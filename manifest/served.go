@@ -20,7 +20,7 @@ func (r *Redactor) Served(text string) (Runtime, error) {
 	var engines []Launched
 	var devices []string
 	for _, line := range lines {
-		l := Launched{Args: splitWords(line)}
+		l := Launched{Args: SplitWords(line)}
 		said, _ := ParseLaunch(l.Args)
 		if said.Engine == "" {
 			continue // a proxy, say

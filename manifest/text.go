@@ -156,61 +156,46 @@ func Lines(data []byte, pointers []string) []int {
 	if len(pointers) == 0 || !json.Valid(data) {
 		return found
 	}
-	root := &place{}
 	_, enveloped := unwrap(data)
-	places := make([]*place, len(pointers))
+	lines := make(map[string]int) // of the places that were asked for, and of those they are in
+	places := make([]string, len(pointers))
 	for i, pointer := range pointers {
 		if enveloped {
 			pointer = "/manifest" + pointer
 		}
-		places[i] = root.at(pointer)
-	}
-	root.find(data)
-	for i, p := range places {
-		for p.line == 0 && p.parent != nil {
-			p = p.parent
+		for token := range strings.SplitSeq(pointer, "/") {
+			if token != "" {
+				places[i] += "/" + token
+				lines[places[i]] = 0
+			}
 		}
-		found[i] = p.line
+	}
+	lines[""] = 0
+	eachToken(data, func(path string, line int, _ json.Token, key bool) {
+		if _, asked := lines[path]; asked && !key {
+			lines[path] = line
+		}
+	})
+	for i, p := range places {
+		for lines[p] == 0 && p != "" {
+			p = p[:strings.LastIndexByte(p, '/')]
+		}
+		found[i] = lines[p]
 	}
 	return found
 }
 
-// place is a place in a document that somebody asked for, or on the way there.
-type place struct {
-	parent *place
-	inside map[string]*place
-	line   int
-}
-
-// at returns the place of a pointer, of which / is the whole.
-func (p *place) at(pointer string) *place {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for token := range strings.SplitSeq(strings.Trim(pointer, "/"), "/") {
-		if token == "" {
-			continue
-		}
-		token = unescape.Replace(token)
-		next := p.inside[token]
-		if next == nil {
-			next = &place{parent: p}
-			if p.inside == nil {
-				p.inside = make(map[string]*place)
-			}
-			p.inside[token] = next
-		}
-		p = next
-	}
-	return p
-}
-
-// find walks through a document and notes the lines.
-func (p *place) find(data []byte) {
+// eachToken calls f for each value and key in JSON values that follow each other, with
+// its JSON pointer, "" for the whole (a key has that of its object), and its line. It
+// tells whether the text was JSON to its end; what came before has been seen anyway.
+func eachToken(data []byte, f func(path string, line int, token json.Token, key bool)) bool {
 	type level struct {
-		place *place // nil where nobody asked
+		path  string
 		array bool
 		index int
 		key   *string // of the value that follows
 	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	var open []level
@@ -218,7 +203,7 @@ func (p *place) find(data []byte) {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return
+			return err == io.EOF && len(open) == 0
 		}
 		at := int(d.InputOffset())
 		line, counted = line+bytes.Count(data[counted:at], []byte("\n")), at
@@ -226,27 +211,24 @@ func (p *place) find(data []byte) {
 			open = open[:len(open)-1]
 			continue
 		}
-		here := p
+		path := ""
 		if len(open) > 0 {
 			top := &open[len(open)-1]
 			if s, ok := token.(string); ok && !top.array && top.key == nil {
 				top.key = &s
+				f(top.path, line, token, true)
 				continue
 			}
 			name := strconv.Itoa(top.index)
 			if !top.array {
-				name, top.key = *top.key, nil
+				name, top.key = escape.Replace(*top.key), nil
 			}
 			top.index++
-			if here = top.place; here != nil {
-				here = here.inside[name]
-			}
+			path = top.path + "/" + name
 		}
-		if here != nil {
-			here.line = line
-		}
-		if token == json.Delim('{') || token == json.Delim('[') {
-			open = append(open, level{place: here, array: token == json.Delim('[')})
+		f(path, line, token, false)
+		if delim, ok := token.(json.Delim); ok {
+			open = append(open, level{path: path, array: delim == '['})
 		}
 	}
 }

@@ -297,7 +297,7 @@ func TestVerifyFailedRun(t *testing.T) {
 func TestSplitWords(t *testing.T) {
 	check := func(line string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, splitWords(line)); diff != "" {
+		if diff := cmp.Diff(want, SplitWords(line)); diff != "" {
 			t.Errorf("%s:\n%s", line, diff)
 		}
 	}
@@ -307,6 +307,8 @@ func TestSplitWords(t *testing.T) {
 	check(`--x='{"a":"b"}'`, `--x={"a":"b"}`)
 	check(`'it'\''s'`, "it's")
 	check(`"open`, "open")
+	check(`"a\"b\\c\$d\n" 'e\n' f\n`, `a"b\c$d\n`, `e\n`, "fn")
+	check(`$'a\nb\x01' c`, "a\nb\x01", "c")
 }
 
 func ExampleVerify() {

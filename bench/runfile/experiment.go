@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Experiment is an experiment file, with the runs it stands for.
@@ -123,7 +124,7 @@ const (
 	maxRepeat = 1000
 )
 
-var experimentShape = structShape(reflect.TypeFor[Experiment]())
+var experimentShape = sync.OnceValue(func() *shape { return structShape(reflect.TypeFor[Experiment]()) })
 
 // ParseExperiment reads an experiment file and computes its points. Paths are
 // relative to the folder of name. The error has a line for each mistake.
@@ -139,7 +140,7 @@ func ParseExperiment(name string, data []byte, o Options) (*Experiment, error) {
 		return nil, fmt.Errorf("%s: a run file; want an experiment file here, and servebench serve -f for this one", name)
 	}
 	c := newChecker(o)
-	v := c.value(root, experimentShape, "")
+	v := c.value(root, experimentShape(), "")
 	if len(c.errs) > 0 {
 		return nil, c.err()
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -216,7 +217,7 @@ func lost(n *node) bool {
 	return n.kind == textNode && placeholder.MatchString(n.text) || slices.ContainsFunc(n.items, lost)
 }
 
-var runShape = structShape(reflect.TypeFor[Run]())
+var runShape = sync.OnceValue(func() *shape { return structShape(reflect.TypeFor[Run]()) })
 
 func newChecker(o Options) *checker {
 	c := &checker{opts: o, flags: map[string]Flag{}}
@@ -231,7 +232,7 @@ func decodeRun(n *node, o Options) (*Run, error) {
 	if n.kind != mapNode {
 		return nil, fmt.Errorf("%v: %s; want the keys of a run file, such as bench", n.at, n.kind.noun())
 	}
-	v := c.value(n, runShape, "")
+	v := c.value(n, runShape(), "")
 	c.server(n.get("server"))
 	if len(c.errs) > 0 {
 		return nil, c.err()

@@ -357,7 +357,7 @@ func TestSchemaAgrees(t *testing.T) {
 
 // Every key that the types have is described.
 func TestEveryKeyHasHelp(t *testing.T) {
-	for _, s := range []*shape{runShape, experimentShape} {
+	for _, s := range []*shape{runShape(), experimentShape()} {
 		var walk func(*shape, string)
 		walk = func(s *shape, path string) {
 			for _, f := range s.fields {

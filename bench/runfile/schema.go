@@ -73,9 +73,9 @@ func plainJSON(v any) ([]byte, error) {
 // Schema is the JSON Schema (2020-12) of a kind of file, for editors.
 func Schema(kind string, known []Flag) ([]byte, error) {
 	g := &schemas{flags: known}
-	root, title := runShape, "A benchmark run of servebench (servebench serve -f FILE)"
+	root, title := runShape(), "A benchmark run of servebench (servebench serve -f FILE)"
 	if kind == KindExperiment {
-		root, title = experimentShape, "An experiment of servebench (servebench sweep -f FILE)"
+		root, title = experimentShape(), "An experiment of servebench (servebench sweep -f FILE)"
 	}
 	body := g.object(root)
 	doc := append(members{

@@ -125,7 +125,7 @@ func (c *Config) mentions(name string) bool {
 
 // launched is replica i's command on a port, with self for {servebench}; c has
 // its defaults. The environment includes the devices.
-func (c *Config) launched(i, port int, self string) manifest.Launched {
+func (c *Config) launched(i int, port, self string) manifest.Launched {
 	devices := ""
 	if share := len(c.Devices) / c.Replicas; share > 0 {
 		var words []string
@@ -134,7 +134,7 @@ func (c *Config) launched(i, port int, self string) manifest.Launched {
 		}
 		devices = strings.Join(words, ",")
 	}
-	names := strings.NewReplacer("{port}", strconv.Itoa(port), "{host}", c.Host, "{device}", devices,
+	names := strings.NewReplacer("{port}", port, "{host}", c.Host, "{device}", devices,
 		"{devices}", devices, "{replica}", strconv.Itoa(i), "{servebench}", self)
 	l := manifest.Launched{Env: map[string]string{}}
 	for _, w := range c.Command {
@@ -147,6 +147,20 @@ func (c *Config) launched(i, port int, self string) manifest.Launched {
 		l.Env[name] = names.Replace(v)
 	}
 	return l
+}
+
+// Launched are the commands of servers that do not run, one for each replica, as far
+// as c tells them: without Port the port is {port}.
+func (c Config) Launched() (out []manifest.Launched) {
+	c = c.withDefaults()
+	for i := range c.Replicas {
+		port := "{port}"
+		if c.Port > 0 {
+			port = strconv.Itoa(c.Port + i)
+		}
+		out = append(out, c.launched(i, port, "servebench"))
+	}
+	return out
 }
 
 // url is where a client reaches a port of the host: an address for all

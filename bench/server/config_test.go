@@ -57,6 +57,21 @@ func TestValidateNamesTheKeys(t *testing.T) {
 	}
 }
 
+// The commands of a server that did not start, one for each replica.
+func TestPlannedLaunches(t *testing.T) {
+	got := Config{
+		Command: []string{"vllm", "--port", "{port}", "--host={host}", "{x}"}, Env: map[string]string{"GPU": "{device}"},
+		Port: 9000, Replicas: 2, Devices: []int{4, 5, 6, 7},
+	}.Launched()
+	want := []manifest.Launched{
+		{Args: []string{"vllm", "--port", "9000", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}},
+		{Args: []string{"vllm", "--port", "9001", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "6,7", "CUDA_VISIBLE_DEVICES": "6,7"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestLaunched: names are filled in for each replica; other braces are text.
 func TestLaunched(t *testing.T) {
 	cfg := Config{
@@ -65,7 +80,7 @@ func TestLaunched(t *testing.T) {
 		Devices:  []int{3, 1, 0, 2},
 		Replicas: 2,
 	}.withDefaults()
-	got := []manifest.Launched{cfg.launched(0, 9000, "/bin/sb"), cfg.launched(1, 9001, "/bin/sb")}
+	got := []manifest.Launched{cfg.launched(0, "9000", "/bin/sb"), cfg.launched(1, "9001", "/bin/sb")}
 	want := []manifest.Launched{
 		{Args: []string{"/bin/sb", "sim", "--port=9000", "127.0.0.1", "3,1", `{"method":"mtp","n":0}`, "{model}"},
 			Env: map[string]string{"CUDA_VISIBLE_DEVICES": "3,1", "CACHE": "r0-3,1", "EMPTY": ""}},
@@ -76,7 +91,7 @@ func TestLaunched(t *testing.T) {
 		t.Error(d)
 	}
 	cfg.Env[cudaDevices] = "7"
-	if got := cfg.launched(0, 1, "").Env[cudaDevices]; got != "7" {
+	if got := cfg.launched(0, "1", "").Env[cudaDevices]; got != "7" {
 		t.Errorf("the explicit variable is %q, want 7: it goes before devices", got)
 	}
 }

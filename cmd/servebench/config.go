@@ -113,8 +113,7 @@ func (t *terminal) checkFile(ctx context.Context, w io.Writer, name string, reso
 		for _, warning := range x.Warnings {
 			t.notef("warning: %s", warning)
 		}
-		x.describe(w, shown, resolved)
-		return nil
+		return x.describe(w, shown, resolved)
 	}
 	r, err := runfile.ParseRun(shown, data, fileOptions())
 	if err != nil {
@@ -159,8 +158,7 @@ func (o *options) inWords() string {
 	}
 	switch {
 	case o.server != nil:
-		command := publicCommand(localRedactor(nil), o.server.Command, o.server.Host)
-		s += ", on " + count(max(1, o.server.Replicas), "server") + " started by: " + command
+		s += ", on " + count(max(1, o.server.Replicas), "server") + " started by: " + publicServerCommand(&o.config, o.server)
 	case o.sim != nil:
 		s += ", on the embedded simulator"
 	default:
@@ -170,7 +168,7 @@ func (o *options) inWords() string {
 }
 
 // describe says what an experiment would run.
-func (x *experiment) describe(w io.Writer, name string, resolved bool) {
+func (x *experiment) describe(w io.Writer, name string, resolved bool) error {
 	trials := 0
 	for _, p := range x.Points {
 		trials += max(1, p.Repeat)
@@ -182,7 +180,7 @@ func (x *experiment) describe(w io.Writer, name string, resolved bool) {
 		if resolved {
 			fmt.Fprintf(w, "---\n# %s\n", printable(p.ID))
 			if err := writeResolved(w, x.Options[i]); err != nil {
-				sayf(w, "# %v", err)
+				return err
 			}
 			continue
 		}
@@ -197,4 +195,5 @@ func (x *experiment) describe(w io.Writer, name string, resolved bool) {
 			sayf(w, "  %s (%s): the sum of %s", a.ID, a.Group, strings.Join(a.Sum, ", "))
 		}
 	}
+	return nil
 }

@@ -29,7 +29,7 @@ func encodeSweep(e sweep.Experiment, outcomes []sweep.Outcome) ([]byte, error) {
 func experimentRedactor(e *sweep.Experiment) *manifest.Redactor {
 	all := localRedactor(nil)
 	for i := range e.Points {
-		r := e.Points[i].Config.Redactor()
+		r := publicRedactor(&e.Points[i].Config, e.Points[i].Server)
 		all.Secrets, all.HostNames = append(all.Secrets, r.Secrets...), append(all.HostNames, r.HostNames...)
 	}
 	for _, list := range []*[]string{&all.Secrets, &all.HostNames} {

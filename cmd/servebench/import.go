@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -120,7 +119,7 @@ func importOptions(c *cli.Context) (importer.Options, error) {
 		if name == "" {
 			return
 		}
-		data, err := os.ReadFile(name)
+		data, err := readSmall(name)
 		if err == nil {
 			err = f(name, data)
 		}

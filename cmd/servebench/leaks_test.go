@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/bench/sweep"
 )
 
 const (
@@ -106,6 +107,24 @@ func TestNoCanaryInAnyFile(t *testing.T) {
 		if len(found) > 0 || files < 3 {
 			t.Errorf("%s: %d files, and in them:\n%s", c.name, files, strings.Join(found, "\n"))
 		}
+	}
+}
+
+// The same of a sweep that completed, and of a file that its author adds.
+func TestSweepFailsOnLeak(t *testing.T) {
+	canary(t)
+	notes := filepath.Join(t.TempDir(), "notes.md")
+	if err := os.WriteFile(notes, []byte("measured on "+canaryHost+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	experimentOf(t, "", func(e *sweep.Experiment) {
+		e.About.ArtifactFiles = []sweep.File{{Path: notes, Kind: "other", ID: "notes", MediaType: "text/markdown"}}
+	}, "a")
+	dir := t.TempDir()
+	code, _, errs := command(t, "sweep", "-f", "x.yaml", "--result-dir", dir, "--fail-on-leak")
+	want := filepath.Join(dir, "notes.md") + ":1: leak: name\n"
+	if code != exitInvalid || !strings.Contains(errs, want) || !strings.Contains(errs, "must not be published is in 1 file") {
+		t.Errorf("exit %d, want %q: %s", code, want, errs)
 	}
 }
 

@@ -71,24 +71,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		}
 	}()
 	switch {
-	case len(args) > 0 && args[0] == "serve":
-		return t.exit(serve(ctx, args[1:], t))
-	case len(args) > 0 && args[0] == "sweep":
-		return t.exit(sweepCommand(ctx, args[1:], t))
-	case len(args) > 0 && args[0] == "sim":
-		return t.exit(simulate(ctx, args[1:], t))
 	case len(args) > 1 && args[0] == "help":
 		args = []string{args[1], "--help"}
-		switch args[0] {
-		case "serve":
-			return t.exit(serve(ctx, args[1:], t))
-		case "sweep":
-			return t.exit(sweepCommand(ctx, args[1:], t))
-		case "sim":
-			return t.exit(simulate(ctx, args[1:], t))
-		}
 	case len(args) == 1 && (args[0] == "help" || args[0] == "version"):
 		args = []string{"--" + args[0]}
+	}
+	// These read their flags by argparse's rules.
+	own := map[string]func(context.Context, []string, *terminal) error{"serve": serve, "sweep": sweepCommand, "sim": simulate}
+	if len(args) > 0 && own[args[0]] != nil {
+		return t.exit(own[args[0]](ctx, args[1:], t))
 	}
 	return t.exit(application(t).RunContext(ctx, append([]string{"servebench"}, args...)))
 }

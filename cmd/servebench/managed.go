@@ -41,7 +41,7 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	if o.server == nil {
 		return nil, nil
 	}
-	t.notef("starting the server: %s", clip(publicCommand(localRedactor(nil), o.server.Command, o.server.Host), 300))
+	t.notef("starting the server: %s", clip(publicServerCommand(&o.config, o.server), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
 		return nil, err
@@ -49,6 +49,11 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	o.aim(group)
 	t.notef("the server is ready")
 	return group, nil
+}
+
+// publicServerCommand is the command of a run's server as it may be shown.
+func publicServerCommand(c *bench.Config, s *server.Config) string {
+	return publicCommand(publicRedactor(c, s), s.Command, s.Host)
 }
 
 // aim makes a group the target of the run.
@@ -60,7 +65,7 @@ func (o *options) aim(group serverGroup) {
 
 // settle ends the servers after a run and tells in its result what they left.
 // It returns why they ended by themselves, if they did.
-func settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
+func (o *options) settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
 	if group == nil {
 		return nil
 	}
@@ -78,13 +83,13 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 	if res == nil {
 		return died
 	}
-	red := localRedactor(nil)
+	red := o.redactor()
 	for _, w := range group.Warnings() {
 		w, _ = red.String(w)
 		res.Warnings = append(res.Warnings, w)
 	}
 	if died != nil {
-		message, _ := red.String(reason(died))
+		message := o.reason(died)
 		res.Warnings = append(res.Warnings, "The server ended during the run: "+message)
 		if res.Failure != nil {
 			res.Failure.Category = "server_exited"
@@ -99,12 +104,12 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 
 // withLog adds the end of a server's log, as it may be published, to the files of
 // a run. err is why the server ended.
-func withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
+func (o *options) withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
 	start, ok := errors.AsType[*server.StartError](err)
 	if !ok || len(start.LogTail) == 0 {
 		return f, nil
 	}
-	tail := server.SanitizedLog(start.LogTail, localRedactor(nil))
+	tail := server.SanitizedLog(start.LogTail, o.redactor())
 	if stem := stemOf(f); stem != "" && len(tail) > 0 {
 		f.Pages = append(f.Pages, bench.Page{
 			Path: stem + name, Kind: "server_log_text", MediaType: "text/plain", ID: id,
@@ -135,8 +140,9 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	case is:
 		failure = start.Failure()
 	}
+	o.config.Declared.Launch = o.server.Launched()
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
-	files, tail := withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
+	files, tail := o.withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
 	for _, line := range lastLines(tail, 10) {
 		t.notef("server log: %s", clip(line, 500))
 	}
@@ -154,12 +160,14 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
 }
 
-// reason is why a server ended, in a few words.
-func reason(err error) string {
+// reason is why the server ended, in a few words and as it may be published.
+func (o *options) reason(err error) string {
+	text := err.Error()
 	if e, ok := errors.AsType[*server.StartError](err); ok {
-		return e.Message
+		text = e.Message
 	}
-	return err.Error()
+	text, _ = o.redactor().String(text)
+	return text
 }
 
 func lastLines(text []byte, n int) []string {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/manifest"
 )
 
@@ -31,7 +33,7 @@ var (
 )
 
 // secretVariables hold what no manifest may show.
-var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SERVEBENCH_SIM_API_KEY"}
+var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "SERVEBENCH_SIM_API_KEY"}
 
 // manifestCommand is `servebench manifest`.
 func manifestCommand(t *terminal) *cli.Command {
@@ -335,6 +337,19 @@ func secretsOfEnvironment() (secrets []string) {
 // servers' machines, which nothing here can find out.
 func privateNames() []string {
 	return strings.FieldsFunc(os.Getenv("SERVEBENCH_PRIVATE_NAMES"), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// publicRedactor knows what must not be published of a run, of the server that is
+// started for it, if there is one, and of this machine.
+func publicRedactor(c *bench.Config, s *server.Config) *manifest.Redactor {
+	r := c.Redactor()
+	r.Secrets = append(r.Secrets, secretsOfEnvironment()...)
+	if s != nil {
+		for _, l := range s.Launched() {
+			r.Secrets = append(r.Secrets, l.Secrets()...)
+		}
+	}
+	return r
 }
 
 // localRedactor knows the secrets and names of this machine and its user, and

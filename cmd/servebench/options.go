@@ -398,12 +398,9 @@ func (o *options) defaultName(model string) string {
 	return slug(name+"-"+red.Hide(filepath.Base(model)), nameMax) + "-" + o.started.Format("20060102-150405") + ".json"
 }
 
-// redactor knows what must not be published of the run and of this machine.
-func (o *options) redactor() *manifest.Redactor {
-	r := o.config.Redactor()
-	r.Secrets = append(r.Secrets, secretsOfEnvironment()...)
-	return r
-}
+// redactor knows what must not be published of the run, of a server that is started
+// for it and of this machine.
+func (o *options) redactor() *manifest.Redactor { return publicRedactor(&o.config, o.server) }
 
 // nameMax leaves room behind a label and a model of any length for the time and
 // what the files beside the result end in.

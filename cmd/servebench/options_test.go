@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,8 +22,7 @@ func optionsOf(t *testing.T, args ...string) (o *options, err error) {
 		return nil, err
 	}
 	term := &terminal{io.Discard, io.Discard}
-	err = term.withOptions(t.Context(), parsed.Words, func(_ context.Context, got *options) error { o = got; return nil })
-	return o, err
+	return term.readWords(t.Context(), parsed.Words)
 }
 
 // Every data set's flags, defaults and general lengths, as vLLM's get_samples takes them.

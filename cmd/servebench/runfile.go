@@ -99,8 +99,7 @@ func (t *terminal) resolveRun(ctx context.Context, r *runfile.Run, line given) (
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
-	var o *options
-	err = t.withOptions(ctx, words, func(_ context.Context, read *options) error { o = read; return nil })
+	o, err := t.readWords(ctx, words)
 	if err != nil {
 		return nil, relocated(err, places)
 	}
@@ -421,8 +420,8 @@ func publicValue(red *manifest.Redactor, name, value, dataset string) string {
 	if len(kinds) == 0 {
 		return value
 	}
-	words, err := runfile.Words(line)
-	if err != nil || len(words) != 3 {
+	words := manifest.SplitWords(line)
+	if len(words) != 3 {
 		return "<redacted>"
 	}
 	return strings.TrimPrefix(words[2], "--"+name+"=")
@@ -444,19 +443,16 @@ func compacted(text string) string {
 
 // publicServer is the section server without what must not be published.
 func publicServer(red *manifest.Redactor, s runfile.Server) *runfile.Server {
-	if words, err := runfile.Words(publicCommand(red, s.Command, s.Host)); err == nil {
-		s.Command = words
-	} else {
-		s.Command = runfile.Command{"<redacted>"}
-	}
-	env := map[string]runfile.Scalar{}
-	for k, v := range s.Env {
-		if !safeVariable(k, s.SafeEnv) {
-			v = "<redacted>"
+	s.Command = manifest.SplitWords(publicCommand(red, s.Command, s.Host))
+	env := plainTexts(s.Env)
+	safe, _ := red.SafeEnvironment([]manifest.Launched{{Env: env}}, s.SafeEnv)
+	s.Env, s.Dir = map[string]runfile.Scalar{}, ""
+	for name, value := range env {
+		if value != "" {
+			value = cmp.Or(safe[name], "<redacted>")
 		}
-		env[k] = v
+		s.Env[name] = runfile.Scalar(value)
 	}
-	s.Env, s.Dir = env, ""
 	if s.Host != "127.0.0.1" && s.Host != "localhost" {
 		s.Host = ""
 	}
@@ -472,14 +468,6 @@ func publicCommand(red *manifest.Redactor, words []string, host string) string {
 	}
 	line, _ := red.Command(known)
 	return line
-}
-
-// safeVariable tells whether a variable's value may be published.
-func safeVariable(name string, safe []string) bool {
-	return name == "CUDA_VISIBLE_DEVICES" || slices.ContainsFunc(safe, func(s string) bool {
-		stem, any := strings.CutSuffix(s, "*")
-		return s == name || any && strings.HasPrefix(name, stem)
-	})
 }
 
 // experiment is an experiment file that was read.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/tidwall/gjson"
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/runfile"
@@ -314,6 +315,46 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// The key that a server is started with, by its command or its environment, is in no
+// file and in no line, whether it does not start or ends later; and the manifest of a
+// server that did not start has its command.
+func TestManagedServersKeyStaysHere(t *testing.T) {
+	text := strings.Replace(managedFile, `--port, "{port}"]`, `--port, "{port}", --api-key, plainvalueone], env: {VLLM_API_KEY: plainvaluetwo}`, 1)
+	const both = "keys plainvalueone and plainvaluetwo"
+	died := &server.StartError{Stage: "runtime", Category: "other", Message: both, LogTail: []byte(both + "\n")}
+	srv := httptest.NewServer(sim.New(sim.Config{}))
+	defer srv.Close()
+	dead := make(chan struct{})
+	close(dead)
+	for name, start := range map[string]starter{
+		"does not start": func(context.Context, server.Config) (serverGroup, error) { return nil, died },
+		"dies": func(context.Context, server.Config) (serverGroup, error) {
+			return &fakeServer{url: srv.URL, dead: dead, died: died, warned: []string{both}}, nil
+		},
+	} {
+		_, said, m, dir := managed(t, text, start)
+		if strings.Contains(said, "plainvalue") {
+			t.Errorf("%s: said %s", name, said)
+		}
+		logs := 0
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if data := mustRead(t, filepath.Join(dir, e.Name())); strings.Contains(data, "plainvalue") {
+				t.Errorf("%s: %s: %s", name, e.Name(), data)
+			}
+			if strings.HasSuffix(e.Name(), ".log") {
+				logs++
+			}
+		}
+		if logs != 1 {
+			t.Errorf("%s: %d logs", name, logs)
+		}
+		if name != "dies" && m.Runtime.LaunchCommand != "CUDA_VISIBLE_DEVICES=0 vllm serve org/m --port '{port}' --api-key <redacted>" {
+			t.Errorf("%s: launch command %s", name, m.Runtime.LaunchCommand)
+		}
+	}
+}
+
 // hanging answers the first n requests for completions and holds the others until
 // their client goes.
 func hanging(t *testing.T, n int, held func()) string {
@@ -401,6 +442,25 @@ func TestDeadlineClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of a value with a line end in it what is left is published as it stands.
+func TestPublicValueOfSeveralLines(t *testing.T) {
+	canary(t)
+	o := must(t, "--extra-body", "{\"a\":\"x\"}", "--label", "by "+canaryUser+"\non two lines", "--model", "m")
+	if got := gjson.GetBytes(o.config.RunFile, "bench.label").String(); got != "by <redacted>\non two lines" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What is named after a secret is no safe variable, whatever a pattern says.
+func TestSecretVariablesAreNotSafe(t *testing.T) {
+	text := strings.Replace(managedFile, "devices: [0]", "env: {VLLM_MYPASSWORD1: plainvalue, VLLM_LEVEL: high, VLLM_EMPTY: '', OTHER: x}, safe_env: ['VLLM_*']", 1)
+	o := must(t, "-f", write(t, t.TempDir(), "run.yaml", text))
+	want := "map[OTHER:<redacted> VLLM_EMPTY: VLLM_LEVEL:high VLLM_MYPASSWORD1:<redacted>]"
+	if got := fmt.Sprint(gjson.GetBytes(o.config.RunFile, "server.env").Value()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // An interrupt while the server starts is a failed run of its own.

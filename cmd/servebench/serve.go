@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"regexp"
@@ -20,7 +19,6 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/runfile"
-	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen/openai"
 )
 
@@ -72,26 +70,20 @@ func (t *terminal) runOf(line given) (*runfile.Run, error) {
 
 // readWords makes options of canonical words.
 func (t *terminal) readWords(ctx context.Context, words []string) (o *options, err error) {
-	err = t.withOptions(ctx, words, func(_ context.Context, read *options) error { o = read; return nil })
-	return o, err
-}
-
-// withOptions reads canonical words and calls f with what they say.
-func (t *terminal) withOptions(ctx context.Context, words []string, f func(context.Context, *options) error) error {
 	app := &cli.App{
 		Name: "serve", HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true,
 		Writer: t.out, ErrWriter: t.err, Flags: cliFlags(words),
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return &exitError{code: exitUsage, err: err} },
-		Action: func(c *cli.Context) error {
-			o, err := readOptions(c)
-			if err != nil {
+		Action: func(c *cli.Context) (err error) {
+			if o, err = readOptions(c); err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			return f(c.Context, o)
+			return nil
 		},
 	}
-	return app.RunContext(ctx, append([]string{"serve"}, words...))
+	err = app.RunContext(ctx, append([]string{"serve"}, words...))
+	return o, err
 }
 
 // cliFlags declares the flags in the canonical words to urfave/cli, whose time grows
@@ -121,12 +113,13 @@ func cliFlags(words []string) (flags []cli.Flag) {
 // run runs the benchmark that the options describe.
 func (o *options) run(ctx context.Context, t *terminal) error {
 	if o.sim != nil && !o.dryRun {
-		stop, err := o.startSim(ctx, t)
+		e, err := o.startSim(t)
 		if err != nil {
 			return err
 		}
+		o.config.Target.BaseURL, o.config.Replicas = e.urls[0], e.urls[1:]
 		defer func() {
-			if err := stop(); err != nil {
+			if err := e.Stop(ctx); err != nil {
 				t.notef("the simulator ended with: %v", err)
 			}
 		}()
@@ -181,64 +174,13 @@ func dashed(text string) string {
 	return compound().ReplaceAllString(text, "$1--$2$3")
 }
 
-// startSim starts the simulator in this process and makes it the target; one that is
-// like the server of several replicas is as many servers.
-func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
-	replicas := 1
-	if o.like != nil {
-		e, doubt, err := o.like.fit()
-		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
-		}
-		if doubt != nil {
-			t.notef("warning: --sim-like: %v", doubt)
-		}
-		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
-		words := engineFlags(e)
-		if o.sim.MaxModelLen > 0 {
-			words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
-		}
-		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
-	}
-	if err := o.sim.Validate(); err != nil {
-		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}
-	}
-	var listeners []net.Listener
-	for range replicas {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			for _, l := range listeners {
-				_ = l.Close()
-			}
-			return nil, fmt.Errorf("start the simulator: %w", err)
-		}
-		listeners = append(listeners, l)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, replicas)
-	for i, l := range listeners {
-		if url := "http://" + l.Addr().String(); i == 0 {
-			o.config.Target.BaseURL = url
-		} else {
-			o.config.Replicas = append(o.config.Replicas, url)
-		}
-		go func() { ended <- sim.New(*o.sim).Serve(ctx, l) }()
-	}
-	return func() (err error) {
-		cancel()
-		for range replicas {
-			err = errors.Join(err, <-ended)
-		}
-		return err
-	}, nil
-}
-
 // measure runs, saves and shows. Servers that are ours to start are there for as
 // long as the run.
 func (o *options) measure(ctx context.Context, t *terminal) error {
 	o.config.Progress = &bench.Progress{}
-	ctx, signals := o.catchSignals(ctx, t)
+	ctx, signals := catchSignals(ctx, t, func() string { return o.ending(o.config.Progress.Phase()) })
 	defer signals.stop()
+	o.config.Stop = signals.soft
 	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
 	starting, cancel := untilClosed(ctx, o.config.Stop)
 	group, err := o.startGroup(starting, t)
@@ -252,12 +194,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	res, err := bench.Run(ctx, o.config)
 	hide()
 	watch()
-	died := settle(ctx, group, res, t)
+	died := o.settle(ctx, group, res, t)
 	var target *bench.TargetError
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
-	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
+	files, _ := o.withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
 	saved, saveErr := res.Save(files)
 	var leakErr error
 	if o.failOnLeak {
@@ -287,7 +229,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 		}
 		return leakErr
 	case died != nil && (err != nil || res.Stopped):
-		return &exitError{code: exitTarget, err: errors.New("the server ended during the run: " + reason(died))}
+		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %s", o.reason(died))}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
@@ -430,21 +372,20 @@ func (o *options) ending(phase string) string {
 }
 
 // catchSignals makes the first signal stop the issuing of requests, the second
-// one end all at once.
-func (o *options) catchSignals(ctx context.Context, t *terminal) (context.Context, *stopState) {
+// one end all at once. ending says what the first one does at that time.
+func catchSignals(ctx context.Context, t *terminal, ending func() string) (context.Context, *stopState) {
 	ctx, cancel := context.WithCancel(ctx)
 	in := make(chan os.Signal, 2)
 	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ended := make(chan struct{})
 	s := &stopState{received: make(chan os.Signal, 1), soft: make(chan struct{})}
-	o.config.Stop = s.soft
 	go func() {
 		defer close(ended)
 		select {
 		case sig := <-in:
 			s.received <- sig
 			s.end()
-			t.notef("%v: %s", sig, o.ending(o.config.Progress.Phase()))
+			t.notef("%v: %s", sig, ending())
 		case <-ctx.Done():
 			return
 		}

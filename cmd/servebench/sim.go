@@ -42,7 +42,7 @@ func simulate(ctx context.Context, args []string, t *terminal) error {
 func (t *terminal) refuse(err error) error {
 	theirs, unknown := "", ""
 	var hints []string
-	for _, e := range splitErrors(err) {
+	for _, e := range parts(err) {
 		var u usageError
 		if !errors.As(e, &u) {
 			continue
@@ -64,14 +64,6 @@ func (t *terminal) refuse(err error) error {
 	}
 	fmt.Fprintf(t.err, "usage: servebench sim [MODEL] [flags]\nservebench sim: error: %s\n", clip(printable(theirs), 2000))
 	return &exitError{code: exitUsage, hint: strings.Join(hints, " | ")}
-}
-
-// splitErrors are the parts that errors.Join has joined.
-func splitErrors(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // logf writes a line of the server's log, in the form of vLLM's.

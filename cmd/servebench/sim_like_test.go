@@ -203,6 +203,15 @@ func TestServeSimLike(t *testing.T) {
 	}
 }
 
+// A list of loads is run on one simulator that is like the server, with its replicas.
+func TestListOnSimLike(t *testing.T) {
+	code, _, errs := command(t, "serve", "--sim", "--sim-like", references+"seed-run-3.json", "--max-concurrency", "1,2", "--num-prompts", "4", "--random-input-len", "8", "--random-output-len", "2",
+		"--temperature", "0", "--skip-tokenizer-init", "--prompt-form", "token-ids", "--result-dir", t.TempDir())
+	if code != 0 || strings.Count(errs, "simulating 4 x servebench sim --max-num-seqs") != 1 {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // FuzzReadLike: any file is read or refused, and what is read can be fitted or is
 // refused with words.
 func FuzzReadLike(f *testing.F) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,9 +63,9 @@ const sweepHelp = `servebench sweep -f FILE: run the experiment that a YAML file
 Every flag of servebench serve may follow; it goes before what the file says, for all points.
 
 Exit codes: 0 every point completed, or did not as the file allows (on_failure, deadline);
-2 usage; 5 a point failed, or its failure ended the experiment; 6 something could not be
-saved; 128 + N after signal N: the first ends the present run softly, the second at once,
-and --resume goes on.
+2 usage; 4 a file holds what must not be published (--fail-on-leak); 5 a point failed, or
+its failure ended the experiment; 6 something could not be saved; 128 + N after signal N:
+the first ends the present run softly, the second at once, and --resume goes on.
 `
 
 // sweepLine is a command line of sweep: its own flags, and those of serve.
@@ -205,13 +204,15 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	first := s.options[0]
 	v := &sweepView{t: t, quiet: first.quiet, e: &s.experiment}
 	o := sweep.Options{
-		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: inheritedSecrets(),
-		Start: s.embed(), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
+		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: secretsOfEnvironment(),
+		Start: s.embed(t), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
 	}
 	if first.dryRun {
 		return s.printPlan(t, o)
 	}
-	ctx, signals := catchEnding(ctx, t)
+	ctx, signals := catchSignals(ctx, t, func() string {
+		return "no new requests, and the experiment ends with this run; a second signal ends all at once"
+	})
 	defer signals.stop()
 	o.Stop = signals.soft
 	outcomes, err := sweep.Run(ctx, s.experiment, o)
@@ -224,8 +225,10 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	}
 	if first.failOnLeak {
-		if leakErr := t.failOnLeak(s.files(), experimentRedactor(&s.experiment)); leakErr != nil {
-			t.fail(errors.Join(err))
+		if leakErr := s.lookForLeaks(t); leakErr != nil {
+			if err != nil {
+				t.fail(err)
+			}
 			return leakErr
 		}
 	}
@@ -345,22 +348,24 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 	return errors.Join(errs...)
 }
 
-// files are the experiment's in its folder.
-func (s *study) files() (names []string) {
+// lookForLeaks is --fail-on-leak over the experiment's files in its folder.
+func (s *study) lookForLeaks(t *terminal) error {
 	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return nil
+	if err != nil { // what was not looked at is not clean
+		return &exitError{code: exitUnsaved, err: fmt.Errorf("look for leaks: %w", err)}
 	}
+	var names []string
 	for _, e := range entries {
 		ours := func(id string) bool {
 			return strings.HasPrefix(e.Name(), id+".") || strings.HasPrefix(e.Name(), id+"-")
 		}
 		if e.Type().IsRegular() && (ours(s.experiment.About.ID) ||
-			slices.ContainsFunc(s.experiment.Points, func(p sweep.Point) bool { return ours(p.ID) })) {
+			slices.ContainsFunc(s.experiment.Points, func(p sweep.Point) bool { return ours(p.ID) }) ||
+			slices.ContainsFunc(s.experiment.About.ArtifactFiles, func(f sweep.File) bool { return filepath.Base(f.Path) == e.Name() })) {
 			names = append(names, filepath.Join(s.dir, e.Name()))
 		}
 	}
-	return names
+	return t.failOnLeak(names, experimentRedactor(&s.experiment))
 }
 
 // printPlan is --dry-run: it shows what would be run and runs nothing.
@@ -384,61 +389,4 @@ func (s *study) printPlan(t *terminal, o sweep.Options) error {
 	fmt.Fprintf(&b, "\n%d runs of %d points, %d server starts. Time: %v.\n", len(steps), len(s.experiment.Points), starts, left)
 	_, err = io.WriteString(t.out, b.String())
 	return err
-}
-
-// endings knows which signal came.
-type endings struct {
-	soft     chan struct{}
-	received chan os.Signal
-	stop     func()
-}
-
-func (e *endings) code() int {
-	select {
-	case sig := <-e.received:
-		if n, ok := sig.(syscall.Signal); ok {
-			return 128 + int(n)
-		}
-	default:
-	}
-	return 130
-}
-
-// catchEnding makes the first signal end the present run softly and the experiment
-// with it, the second one all at once.
-func catchEnding(ctx context.Context, t *terminal) (context.Context, *endings) {
-	ctx, cancel := context.WithCancel(ctx)
-	in := make(chan os.Signal, 2)
-	signal.Notify(in, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	ended := make(chan struct{})
-	e := &endings{soft: make(chan struct{}), received: make(chan os.Signal, 1)}
-	go func() {
-		defer close(ended)
-		select {
-		case sig := <-in:
-			e.received <- sig
-			close(e.soft)
-			t.notef("%v: no new requests, and the experiment ends with this run; a second signal ends all at once", sig)
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-in: // further ones change nothing: what there is gets saved
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	e.stop = func() { cancel(); <-ended; signal.Stop(in) }
-	return ctx, e
-}
-
-// inheritedSecrets are the values that this process has from its environment
-// and that servers inherit.
-func inheritedSecrets() (out []string) {
-	for _, name := range []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY"} {
-		if v := os.Getenv(name); v != "" {
-			out = append(out, v)
-		}
-	}
-	return out
 }

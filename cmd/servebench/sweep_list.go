@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/bench/sweep"
-	"github.com/servebench/servebench/manifest"
 )
 
 // This file is the sweep without a file: `servebench serve` with lists for flags that
@@ -151,70 +149,29 @@ func isEmbedded(c *server.Config) bool {
 
 // embed makes --sim the server of the points that have it, and returns what starts
 // servers: points with the same simulator share it.
-func (s *study) embed() func(context.Context, server.Config) (sweep.Server, error) {
-	configs := map[string]*sim.Config{}
+func (s *study) embed(t *terminal) func(context.Context, server.Config) (sweep.Server, error) {
+	simulated := map[string]*options{}
 	for i, o := range s.options {
 		p := &s.experiment.Points[i]
 		if o.sim == nil || p.Server != nil {
 			continue
 		}
-		text, err := json.Marshal(o.sim)
+		text, err := json.Marshal(struct {
+			*sim.Config
+			Like *likeness `json:",omitempty"`
+		}{o.sim, o.like})
 		if err != nil { // it has no such field; a name of its own keeps the points apart
 			text = fmt.Append(nil, i)
 		}
 		p.Server, p.Digest = &server.Config{Command: []string{embeddedName, string(text)}}, ""
-		configs[string(text)] = o.sim
+		if simulated[string(text)] == nil {
+			simulated[string(text)] = o
+		}
 	}
 	return func(ctx context.Context, c server.Config) (sweep.Server, error) {
 		if isEmbedded(&c) {
-			return startEmbedded(configs[c.Command[1]])
+			return simulated[c.Command[1]].startSim(t)
 		}
 		return startServer(ctx, c)
 	}
-}
-
-// embeddedServer is the simulator in this process.
-type embeddedServer struct {
-	url    string
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // once done is closed
-}
-
-func startEmbedded(c *sim.Config) (sweep.Server, error) {
-	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start the simulator: %w", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	e := &embeddedServer{url: "http://" + l.Addr().String(), cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(e.done)
-		e.err = sim.New(*c).Serve(ctx, l)
-	}()
-	return e, nil
-}
-
-func (e *embeddedServer) URLs() []string                { return []string{e.url} }
-func (e *embeddedServer) Launched() []manifest.Launched { return nil }
-func (e *embeddedServer) Warnings() []string            { return nil }
-func (e *embeddedServer) Logs() []string                { return nil }
-func (e *embeddedServer) Done() <-chan struct{}         { return e.done }
-
-func (e *embeddedServer) Err() error {
-	select {
-	case <-e.done:
-		return e.err
-	default:
-		return nil
-	}
-}
-
-func (e *embeddedServer) Stop(context.Context) error {
-	e.cancel()
-	<-e.done
-	return e.err
 }

@@ -101,8 +101,7 @@ func commandLine(p *sweep.Point) string {
 	if isEmbedded(p.Server) {
 		return "the embedded simulator"
 	}
-	line, _ := (&manifest.Redactor{}).Command(p.Server.Command)
-	return line
+	return publicServerCommand(&p.Config, p.Server)
 }
 
 // comparison is what tables and charts show of an experiment.
