@@ -123,8 +123,24 @@ func (c *Config) mentions(name string) bool {
 	return slices.ContainsFunc(c.Command, has) || slices.ContainsFunc(slices.Collect(maps.Values(c.Env)), has)
 }
 
-// launched is replica i's command on a port, with self for {servebench}; c has
-// its defaults. The environment includes the devices.
+// Planned are the commands that a start would run, one for each replica, as far as
+// the configuration tells them: a name in braces stays where only the start decides
+// on it. c must be valid.
+func (c Config) Planned() (commands []manifest.Launched) {
+	c = c.withDefaults()
+	for i := range c.Replicas {
+		port := 0
+		if c.Port > 0 {
+			port = c.Port + i
+		}
+		commands = append(commands, c.launched(i, port, ""))
+	}
+	return commands
+}
+
+// launched is replica i's command on a port, with self for {servebench}; a port of 0
+// and a self of "" are not known yet. c has its defaults. The environment includes
+// the devices.
 func (c *Config) launched(i, port int, self string) manifest.Launched {
 	devices := ""
 	if share := len(c.Devices) / c.Replicas; share > 0 {
@@ -134,8 +150,14 @@ func (c *Config) launched(i, port int, self string) manifest.Launched {
 		}
 		devices = strings.Join(words, ",")
 	}
-	names := strings.NewReplacer("{port}", strconv.Itoa(port), "{host}", c.Host, "{device}", devices,
-		"{devices}", devices, "{replica}", strconv.Itoa(i), "{servebench}", self)
+	known := []string{"{host}", c.Host, "{device}", devices, "{devices}", devices, "{replica}", strconv.Itoa(i)}
+	if port > 0 {
+		known = append(known, "{port}", strconv.Itoa(port))
+	}
+	if self != "" {
+		known = append(known, "{servebench}", self)
+	}
+	names := strings.NewReplacer(known...)
 	l := manifest.Launched{Env: map[string]string{}}
 	for _, w := range c.Command {
 		l.Args = append(l.Args, names.Replace(w))

@@ -1,8 +1,6 @@
 package sweep
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,55 +62,24 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 		return nil, nil, byUser, ErrInterrupted
 	}
 	cfg := s.Point.Config
+	cfg.Declared.Launch = s.Point.Server.Planned()
 	var start *server.StartError
 	if !errors.As(err, &start) {
-		res, err := r.mistake(ctx, s, "runtime_startup", err)
+		res, err := r.mistake(ctx, s, cfg, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
-	cfg.Declared.Launch = launched(s.Point.Server)
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil
 }
 
-// launched are the commands of a server that did not start, as far as its
-// configuration tells them.
-func launched(c *server.Config) (out []manifest.Launched) {
-	n := max(1, c.Replicas)
-	for i := range n {
-		names := []string{"{host}", cmp.Or(c.Host, "127.0.0.1"), "{replica}", strconv.Itoa(i)}
-		if c.Port > 0 {
-			names = append(names, "{port}", strconv.Itoa(c.Port+i))
-		}
-		l := manifest.Launched{Env: map[string]string{}}
-		if share := len(c.Devices) / n; share > 0 {
-			var devices []string
-			for _, d := range c.Devices[i*share : (i+1)*share] {
-				devices = append(devices, strconv.Itoa(d))
-			}
-			list := strings.Join(devices, ",")
-			names = append(names, "{device}", list, "{devices}", list)
-			l.Env["CUDA_VISIBLE_DEVICES"] = list
-		}
-		fill := strings.NewReplacer(names...)
-		for _, w := range c.Command {
-			l.Args = append(l.Args, fill.Replace(w))
-		}
-		for k, v := range c.Env {
-			l.Env[k] = fill.Replace(v)
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-// mistake is what becomes of a mistake in the configuration: it ends an experiment
-// that has measured nothing yet.
-func (r *runner) mistake(ctx context.Context, s Step, stage string, err error) (*bench.Result, error) {
+// mistake is what becomes of a mistake in the configuration of a run: it ends an
+// experiment that has measured nothing yet.
+func (r *runner) mistake(ctx context.Context, s Step, cfg bench.Config, stage string, err error) (*bench.Result, error) {
 	if len(r.state.past().samples) == 0 {
 		return nil, fmt.Errorf("point %s: %w", s.Point.ID, err)
 	}
-	return bench.NotRun(ctx, s.Point.Config, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
+	return bench.NotRun(ctx, cfg, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
 }
 
 // ending is what ended a run before its time.
@@ -141,7 +107,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 		if ctx.Err() != nil {
 			return nil, nil, byUser, ErrInterrupted
 		}
-		res, err = r.mistake(ctx, s, "preparation", err)
+		res, err = r.mistake(ctx, s, cfg, "preparation", err)
 		return res, nil, byItself, err
 	}
 	var target *bench.TargetError
@@ -152,7 +118,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if end == byUser && len(res.Records) == 0 {
 		return nil, nil, byUser, ErrInterrupted // nothing was measured
 	}
-	if w := r.repeated(stem(s.Point, s.Trial), cfg.Target.BaseURL, launchedWithoutCache(cfg.Declared.Launch), res); w != "" {
+	if w := r.repeated(stem(s.Point, s.Trial), cfg.Target.BaseURL, withoutCache(cfg.Declared.Launch), res); w != "" {
 		r.warn(s, res, []string{w})
 	}
 	var page *bench.Page
@@ -180,9 +146,14 @@ func (r *runner) repeated(name, url string, uncached bool, res *bench.Result) st
 	return fmt.Sprintf("The run %s sent the same prompts to this server before: a prefix cache may hold them, and was not reset.", before)
 }
 
-// launchedWithoutCache tells whether vLLM was started without a prefix cache.
-func launchedWithoutCache(l []manifest.Launched) bool {
-	return len(l) > 0 && slices.Contains(l[0].Args, "--no-enable-prefix-caching")
+// withoutCache tells whether all servers were started without a prefix cache.
+func withoutCache(commands []manifest.Launched) bool {
+	for _, c := range commands {
+		if l, _ := manifest.ParseLaunch(c.Args); l.Parameters["prefix_caching"] != false {
+			return false
+		}
+	}
+	return len(commands) > 0
 }
 
 // settle makes the result say what ended it, and returns what that was.
@@ -418,8 +389,8 @@ func renameInside(path, name, aside string) error {
 		return nil
 	}
 	for i := range run.Artifacts {
-		if rest, ok := bytes.CutPrefix([]byte(run.Artifacts[i].Filename), []byte(name+".")); ok {
-			run.Artifacts[i].Filename = aside + "." + string(rest)
+		if rest, ok := strings.CutPrefix(run.Artifacts[i].Filename, name+"."); ok {
+			run.Artifacts[i].Filename = aside + "." + rest
 		}
 	}
 	doc, err = manifest.Encode(&run)
