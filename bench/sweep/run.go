@@ -21,12 +21,14 @@ type Server interface {
 	// URLs are the base URLs, one for each replica.
 	URLs() []string
 	Launched() []manifest.Launched
-	// Warnings are what its log said up to now.
+	// PIDs are its processes, those that are known.
+	PIDs() []int
+	// Warnings are asked for once after each run: what its log says that a reader of
+	// that run's numbers should know.
 	Warnings() []string
 	// Logs are the files that the replicas write to.
 	Logs() []string
-	// Done is closed when the server has ended, by itself or by Stop; Err then
-	// says why.
+	// Done is closed when the server has ended unasked; Err then says why.
 	Done() <-chan struct{}
 	Err() error
 	Stop(context.Context) error

@@ -115,6 +115,7 @@ func (f *fakeServer) URLs() []string { return []string{f.url} }
 func (f *fakeServer) Launched() []manifest.Launched {
 	return []manifest.Launched{{Args: f.c.Command}}
 }
+func (f *fakeServer) PIDs() []int { return []int{4711} }
 func (f *fakeServer) Warnings() []string {
 	return []string{"uncalibrated scales in /home/somebody/model"}
 }
@@ -241,6 +242,18 @@ func (w *world) run(dir string, e sweep.Experiment, change ...func(*sweep.Option
 }
 
 func resume(o *sweep.Options) { o.Resume = true }
+
+// A run knows the processes of its server, by which telemetry tells them from others.
+func TestServersProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var pids []int
+		w.run(t.TempDir(), experiment(w.point("a", "vllm", "serve", "m")), func(o *sweep.Options) {
+			o.Ended = func(_ sweep.Step, res *bench.Result, _ sweep.Estimate) { pids = res.Config.ServerPIDs }
+		})
+		same(t, "processes", pids, []int{4711})
+	})
+}
 
 // statuses are the outcomes in a line each.
 func statuses(outs []sweep.Outcome) (list []string) {

@@ -99,7 +99,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if srv != nil {
 		urls := srv.URLs()
 		cfg.Target.BaseURL, cfg.Replicas = urls[0], urls[1:]
-		cfg.Declared.Launch = srv.Launched()
+		cfg.Declared.Launch, cfg.ServerPIDs = srv.Launched(), srv.PIDs()
 		gone = srv.Done()
 	}
 	res, end, err := r.watched(ctx, s, cfg, gone)

@@ -31,6 +31,11 @@ func experimentRedactor(e *sweep.Experiment) *manifest.Redactor {
 	for i := range e.Points {
 		r := e.Points[i].Config.Redactor()
 		all.Secrets, all.HostNames = append(all.Secrets, r.Secrets...), append(all.HostNames, r.HostNames...)
+		if s := e.Points[i].Server; s != nil {
+			for _, l := range s.Planned() {
+				all.Secrets = append(all.Secrets, l.Secrets()...)
+			}
+		}
 	}
 	for _, list := range []*[]string{&all.Secrets, &all.HostNames} {
 		slices.Sort(*list)

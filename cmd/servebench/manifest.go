@@ -6,12 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/manifest"
 )
 
@@ -31,7 +31,7 @@ var (
 )
 
 // secretVariables hold what no manifest may show.
-var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SERVEBENCH_SIM_API_KEY"}
+var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "SERVEBENCH_SIM_API_KEY"}
 
 // manifestCommand is `servebench manifest`.
 func manifestCommand(t *terminal) *cli.Command {
@@ -340,15 +340,7 @@ func privateNames() []string {
 // localRedactor knows the secrets and names of this machine and its user, and
 // the names it is told.
 func localRedactor(names []string) *manifest.Redactor {
-	r := &manifest.Redactor{HostNames: append(privateNames(), names...), Secrets: secretsOfEnvironment()}
-	if home, err := os.UserHomeDir(); err == nil {
-		r.Home = home
-	}
-	if host, err := os.Hostname(); err == nil {
-		r.HostNames = append(r.HostNames, host)
-	}
-	if u, err := user.Current(); err == nil {
-		r.UserNames = append(r.UserNames, u.Username)
-	}
+	r := (&bench.Config{PrivateNames: append(privateNames(), names...)}).Redactor()
+	r.Secrets = append(r.Secrets, secretsOfEnvironment()...)
 	return r
 }

@@ -205,7 +205,7 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	first := s.options[0]
 	v := &sweepView{t: t, quiet: first.quiet, e: &s.experiment}
 	o := sweep.Options{
-		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: inheritedSecrets(),
+		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: secretsOfEnvironment(),
 		Start: s.embed(), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
 	}
 	if first.dryRun {
@@ -430,15 +430,4 @@ func catchEnding(ctx context.Context, t *terminal) (context.Context, *endings) {
 	}()
 	e.stop = func() { cancel(); <-ended; signal.Stop(in) }
 	return ctx, e
-}
-
-// inheritedSecrets are the values that this process has from its environment
-// and that servers inherit.
-func inheritedSecrets() (out []string) {
-	for _, name := range []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY"} {
-		if v := os.Getenv(name); v != "" {
-			out = append(out, v)
-		}
-	}
-	return out
 }
