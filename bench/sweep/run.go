@@ -382,12 +382,12 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	return srv, nil
 }
 
-// stopServer ends the running server, also where ctx has ended.
+// stopServer ends the running server, in order unless ctx has ended.
 func (r *runner) stopServer(ctx context.Context) {
 	if r.srv == nil {
 		return
 	}
-	if err := r.srv.Stop(context.WithoutCancel(ctx)); err != nil {
+	if err := r.srv.Stop(ctx); err != nil {
 		r.note("the server did not stop in good order: %v", err)
 	}
 	urls := r.srv.URLs()
@@ -404,7 +404,6 @@ func (r *runner) outcomes() (out []Outcome) {
 			out = append(out, outcomeOf(p, st))
 		}
 	}
-	r.replace(out)
 	return out
 }
 
@@ -432,32 +431,4 @@ func outcomeOf(p *Point, st *pointState) Outcome {
 		}
 	}
 	return o
-}
-
-// replace names the points that stand in the place of those that failed.
-func (r *runner) replace(out []Outcome) {
-	groups, policy := map[string]string{}, map[string]OnFailure{}
-	for i := range r.e.Points {
-		p := &r.e.Points[i]
-		groups[p.ID], policy[p.ID] = p.Group, p.OnFailure
-	}
-	for i := range out {
-		o := &out[i]
-		name := policy[o.PointID].Replacement
-		if o.Failure == nil || name == "" {
-			continue
-		}
-		if name != previousCompleted {
-			o.Failure.ReplacementClientRunID = name
-			continue
-		}
-		for _, before := range out[:i] {
-			if before.Status == manifest.Completed && groups[before.PointID] == groups[o.PointID] {
-				o.Failure.ReplacementClientRunID = before.PointID
-			}
-		}
-		if o.Failure.ReplacementClientRunID == "" {
-			o.Warnings = append(o.Warnings, "No point before it in its group completed, which could stand in its place.")
-		}
-	}
 }

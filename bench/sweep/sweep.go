@@ -88,8 +88,8 @@ type OnFailure struct {
 	// Allow says that a failure is a result like others: it is not run again when
 	// the experiment is resumed. A Replacement says so too.
 	Allow bool `json:"allow,omitempty"`
-	// Replacement is the id of the point that stands in its place, or
-	// "previous_completed" for the one before it in its group.
+	// Replacement is the id of the point that stands in its place if it completed, or
+	// "previous_completed" for the last one before it in its group that did.
 	Replacement string `json:"replacement,omitempty"`
 }
 
