@@ -224,8 +224,13 @@ func TestSanitizedLogIsBounded(t *testing.T) {
 		t.Error(out)
 	}
 	long := SanitizedLog([]byte(strings.Repeat("é", longLine)+"\n"+strings.Repeat("é", lineBytes)), &manifest.Redactor{})
-	if want := "[a line of more than 64 KiB left out]\n" + strings.Repeat("é", lineBytes/2) + "…\n"; string(long) != want {
+	if want := "[a line of more than 32 KiB left out]\n" + strings.Repeat("é", lineBytes/2) + "…\n"; string(long) != want {
 		t.Errorf("long lines become %d bytes, want %d", len(long), len(want))
+	}
+	// A tail may begin in the middle of a secret.
+	tail := lastLines([]byte("canary-of-the-server"+strings.Repeat("x", tailBytes-10)+"\n"), tailBytes, tailLines)
+	if got := string(SanitizedLog(tail, &manifest.Redactor{Secrets: []string{"canary-of-the-server"}})); got != "[a line of more than 32 KiB left out]\n" {
+		t.Errorf("%.40q of %d bytes is published of a line that was cut", got, len(got))
 	}
 }
 

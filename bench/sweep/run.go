@@ -370,7 +370,7 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	if r.Starting != nil {
 		r.Starting(s)
 	}
-	ctx, cancel := stopContext(ctx, r.Stop)
+	ctx, cancel := bench.UntilStopped(ctx, r.Stop)
 	defer cancel()
 	begin := time.Now()
 	srv, err := r.Start(ctx, *p.Server)

@@ -263,21 +263,6 @@ func (r *runner) watched(ctx context.Context, s Step, cfg bench.Config, gone <-c
 	return res, end, err
 }
 
-// stopContext is ctx, canceled too when stop closes. The returned function must be
-// called.
-func stopContext(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() { cancel(); wg.Wait() }
-}
-
 // files are those of a trial, without its log.
 func (r *runner) files(stem string) bench.Files {
 	path := filepath.Join(r.Dir, stem)

@@ -240,7 +240,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	ctx, signals := o.catchSignals(ctx, t)
 	defer signals.stop()
 	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
-	starting, cancel := untilClosed(ctx, o.config.Stop)
+	starting, cancel := bench.UntilStopped(ctx, o.config.Stop)
 	group, err := o.startGroup(starting, t)
 	interrupted := starting.Err() != nil
 	cancel()
@@ -401,21 +401,6 @@ func (o *options) endWith(group serverGroup, s *stopState, t *terminal) func() {
 		}
 	})
 	return func() { close(over); wg.Wait() }
-}
-
-// untilClosed is ctx, canceled too when stop closes. The returned function ends
-// the wait for that and must be called.
-func untilClosed(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // ending says what a first signal does in a phase of a run.
