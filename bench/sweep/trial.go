@@ -180,23 +180,11 @@ func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Red
 	return end
 }
 
-// exited is the failure of a server that ended during a run.
+// exited is the failure of a run whose server ended.
 func exited(err error, red *manifest.Redactor) *manifest.Failure {
-	f := &manifest.Failure{Stage: "timed_run", Category: "server_exited", MessageSanitized: "the server ended during the run"}
-	var known *server.StartError
-	if errors.As(err, &known) { // its log says more
-		g := known.Failure()
-		f.ExitCode = g.ExitCode
-		if g.Category != "other" && g.Category != "" {
-			f.Category = g.Category
-		}
-		err = errors.New(g.MessageSanitized)
-	}
-	if err != nil {
-		message, _ := red.String(err.Error())
-		f.MessageSanitized += ": " + message
-	}
-	return f
+	f := server.Ended(err)
+	f.MessageSanitized, _ = red.String(f.MessageSanitized)
+	return &f
 }
 
 // warn adds the server's warnings to a result and its point, each once.

@@ -85,14 +85,11 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, red *mani
 		res.Warnings = append(res.Warnings, w)
 	}
 	if died != nil {
-		message, _ := red.String(reason(died))
-		res.Warnings = append(res.Warnings, "The server ended during the run: "+message)
-		if res.Failure != nil {
-			res.Failure.Category = "server_exited"
-			res.Failure.MessageSanitized = "the server ended during the run: " + message
-			if start, ok := errors.AsType[*server.StartError](died); ok {
-				res.Failure.Category, res.Failure.ExitCode = start.Category, start.ExitCode
-			}
+		f := server.Ended(died)
+		f.MessageSanitized, _ = red.String(f.MessageSanitized)
+		res.Warnings = append(res.Warnings, "T"+f.MessageSanitized[1:])
+		if res.Outcome != manifest.Completed || res.Summary.Failed > 0 {
+			res.Outcome, res.Failure = manifest.Failed, &f
 		}
 	}
 	return died
@@ -153,14 +150,6 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 		return &exitError{code: s.code(), err: errors.New("interrupted while the server started")}
 	}
 	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
-}
-
-// reason is why a server ended, in a few words.
-func reason(err error) string {
-	if e, ok := errors.AsType[*server.StartError](err); ok {
-		return e.Message
-	}
-	return err.Error()
 }
 
 func lastLines(text []byte, n int) []string {

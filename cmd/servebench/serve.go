@@ -286,8 +286,8 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 			t.fail(err)
 		}
 		return leakErr
-	case died != nil && (err != nil || res.Stopped):
-		return &exitError{code: exitTarget, err: errors.New("the server ended during the run: " + reason(died))}
+	case died != nil && res.Failure != nil:
+		return &exitError{code: exitTarget, err: errors.New(res.Failure.MessageSanitized)}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
