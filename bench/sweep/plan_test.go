@@ -65,7 +65,7 @@ func TestPlan(t *testing.T) {
 			e.Points = append(e.Points, point(p))
 		}
 		e.AsWritten = c.asWritten
-		if got := words(Plan(e)); got != c.want {
+		if got := words(order(e)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

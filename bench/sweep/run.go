@@ -213,7 +213,7 @@ func open(e *Experiment, o Options) (*runner, error) {
 	for _, note := range st.resume(e, o.Dir, only) {
 		r.note("%s", note)
 	}
-	plan := Plan(*e)
+	plan := order(*e)
 	for _, s := range plan {
 		done := st.Points[s.Point.ID] != nil && st.Points[s.Point.ID].Trials[s.Trial] != nil
 		if !done && (len(only) == 0 || only[s.Point.ID]) && !r.failed(s.Point) {

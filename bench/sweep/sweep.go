@@ -16,8 +16,9 @@ type Experiment struct {
 	Points []Point `json:"points"` // in the order of the manifest
 	// Aggregates are derived from points that were run.
 	Aggregates []Aggregate `json:"aggregates,omitempty"`
-	// AsWritten runs all trials of a point before the next point. Else they are
-	// interleaved, see [Plan].
+	// AsWritten runs all trials of a point before the next point. Else trials of
+	// neighbours that share a server, or each start one, are
+	// interleaved.
 	AsWritten bool `json:"as_written,omitempty"`
 }
 
