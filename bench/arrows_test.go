@@ -18,7 +18,7 @@ var arrows = map[string][]string{
 	"bench/server":    {"manifest"},
 	"bench/sim":       {},
 	"bench/sweep":     {"bench", "bench/server", "manifest"},
-	"bench/importer":  {"manifest"},
+	"bench/importer":  {"manifest", "metrics/stat"},
 	"bench/report":    {"metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},
 	"loadgen/openai":  {"loadgen", "loadgen/sse", "loadgen/rxtime", "dataset", "metrics"},

@@ -705,9 +705,6 @@ func (d *document) extensions() map[string]any {
 		"servebench.connections_preopened":    r.opened,
 		"servebench.metric_readings":          "token-bearing events; the result JSON has vLLM's reading over events with choices",
 	}
-	if len(r.Config.RunFile) > 0 {
-		ext["servebench.run_file"] = r.Config.RunFile
-	}
 	if r.Simulated() {
 		ext["servebench.simulated"] = true
 	}
@@ -808,7 +805,6 @@ func (r *Result) publicConfig() any {
 		MaxEventBytes: c.Target.MaxEventBytes, NoKernelStamps: c.Target.NoKernelStamps,
 	}
 	red := r.redactor()
-	c.Declared.Launch = nil // its environment may hold keys
 	c.Model, c.ServedModel = publicName(red, c.Model), publicName(red, c.ServedModel)
 	c.Tokenizer = publicName(red, c.Tokenizer)
 	switch {
@@ -824,9 +820,8 @@ func (r *Result) publicConfig() any {
 	if _, changed := red.String(string(c.TemplateKwargs)); len(changed) > 0 {
 		c.TemplateKwargs = nil
 	}
-	c.Replicas = nil
 	c.Subject, c.Extra, c.Metadata, c.Label, c.RequestIDPrefix = nil, nil, nil, "", ""
-	c.Declared, c.Replicas = Declared{}, nil
+	c.Declared, c.Replicas = Declared{}, nil // the environments of Launch may hold keys
 	// As JSON has it: an infinite rate is a word there.
 	b, err := json.Marshal(c)
 	if err != nil {

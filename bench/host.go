@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -189,7 +190,7 @@ func (s *session) findCheckpoints(serving *serving, local bool) (found []checkpo
 	case sub != nil && sub.Source == "local":
 		look(launch.Model, launch.Revision)
 	case sub != nil:
-		look(sub.Identifier, firstOf(sub.Revision, launch.Revision))
+		look(sub.Identifier, cmp.Or(sub.Revision, launch.Revision))
 	case launch.Model != "":
 		look(launch.Model, launch.Revision)
 	case !s.res.Engine.Simulated:
@@ -203,15 +204,6 @@ func (s *session) findCheckpoints(serving *serving, local bool) (found []checkpo
 	}
 	look(launch.SpeculativeModel, launch.SpeculativeModelRevision)
 	return found
-}
-
-func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }
 
 // readCheckpoint reads a model's config.json and the size of its weights.
@@ -243,9 +235,9 @@ func readCheckpoint(folder string, c checkpoint) checkpoint {
 	}
 	q := config.QuantizationConfig
 	c.quantMethod = q.QuantMethod
-	c.format = firstOf(q.QuantAlgo, q.Format, q.QuantMethod)
+	c.format = cmp.Or(q.QuantAlgo, q.Format, q.QuantMethod)
 	if c.quantMethod == "" {
-		c.format = map[string]string{"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}[strings.TrimPrefix(firstOf(config.Dtype, config.TorchDtype, config.TextConfig.Dtype), "torch.")]
+		c.format = map[string]string{"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}[strings.TrimPrefix(cmp.Or(config.Dtype, config.TorchDtype, config.TextConfig.Dtype), "torch.")]
 	}
 	c.weightBytes = weightBytes(folder)
 	return c

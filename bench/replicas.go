@@ -123,7 +123,8 @@ func (t *target) post(ctx context.Context, path string, limit time.Duration) (st
 		return 0, nil, err
 	}
 	defer res.Body.Close()
-	body, err = io.ReadAll(res.Body) // all, to use the connection again
+	const most = 1 << 20
+	body, err = io.ReadAll(io.LimitReader(res.Body, most)) // to the end, to use the connection again
 	return res.StatusCode, body, err
 }
 

@@ -116,7 +116,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	defer s.fleet.close()
 	// Before the first timed request there is nothing to let end: Stop ends it.
-	before, cancel := stopContext(ctx, cfg.Stop)
+	before, cancel := UntilStopped(ctx, cfg.Stop)
 	defer cancel()
 	if err := s.prepare(before); err != nil {
 		return s.failed(before, err)
@@ -134,9 +134,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return s.finish(ctx)
 }
 
-// stopContext is ctx, canceled too when stop closes. The returned function ends
+// UntilStopped is ctx, canceled too when stop closes. The returned function ends
 // the wait for that and must be called.
-func stopContext(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
+func UntilStopped(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -25,16 +25,28 @@ func (l Launched) Environ() map[string]string {
 func (l Launched) Secrets() (secrets []string) {
 	add := func(name, value string) {
 		const shortest = 8
-		if len(value) >= shortest && (secretVariable(name) || isSecretName(name)) {
+		if len(value) >= shortest && (secretVariable(name) || isSecretName(name)) && !slices.Contains(secrets, value) {
 			secrets = append(secrets, value)
 		}
 	}
 	for name, value := range sorted(l.Environ()) {
 		add(name, value)
 	}
-	for flag, values := range sorted(parseLaunch(l.Args).flags) {
+	c := parseLaunch(l.Args)
+	for flag, values := range sorted(c.flags) {
 		for _, v := range values {
 			add(flag, v)
+		}
+	}
+	// The options of other engines nobody knows, and of one that is there twice the
+	// engine takes the last value; the first is no less a secret.
+	for i, word := range c.argv {
+		flag, value, joined := strings.Cut(word, "=")
+		if !joined && i+1 < len(c.argv) {
+			value = c.argv[i+1]
+		}
+		if strings.HasPrefix(flag, "-") {
+			add(strings.TrimLeft(flag, "-"), value)
 		}
 	}
 	return secrets

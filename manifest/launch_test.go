@@ -211,6 +211,10 @@ func TestLaunchedSecrets(t *testing.T) {
 	if got, want := l.Secrets(), []string{"fourth-secret", "first-secret", "second-secret", "third-secret"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	other := manifest.Launched{Args: []string{"my-server", "--api-key", "fifth-secret", "--hf-token=sixth-secret", "--max-tokens", "77777777", "--auth-key"}}
+	if got, want := other.Secrets(), []string{"fifth-secret", "sixth-secret"}; !slices.Equal(got, want) {
+		t.Errorf("of another engine %q, want %q", got, want)
+	}
 }
 
 func TestSafeEnvironment(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/metrics/stat"
 )
 
 // results are the numbers, each computed from the file's counts and arrays and held
@@ -137,35 +138,10 @@ func summarize(seconds []float64) *manifest.Latency {
 		v[i] = s * 1000
 	}
 	slices.Sort(v)
-	n := float64(len(v))
-	m := sum(v, func(x float64) float64 { return x }) / n
-	at := func(q float64) float64 {
-		rank := q * (n - 1)
-		i := int(rank)
-		if i+1 >= len(v) {
-			return v[len(v)-1]
-		}
-		return v[i] + (v[i+1]-v[i])*(rank-float64(i))
-	}
-	return &manifest.Latency{
-		P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), Mean: m,
-		Stddev:      math.Sqrt(sum(v, func(x float64) float64 { return (x - m) * (x - m) }) / n),
-		SampleCount: int64(len(v)), MeasurementStatus: "measured",
-	}
-}
-
-// sum adds with the lost digits carried along (Neumaier).
-func sum(v []float64, f func(float64) float64) float64 {
-	total, lost := 0.0, 0.0
-	for _, x := range v {
-		x = f(x)
-		t := total + x
-		if math.Abs(total) >= math.Abs(x) {
-			lost += total - t + x
-		} else {
-			lost += x - t + total
-		}
-		total = t
-	}
-	return total + lost
+	value := func(i int) float64 { return v[i] }
+	at := func(p float64) float64 { q, _ := stat.Quantile(len(v), value, p); return q }
+	l := &manifest.Latency{P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), SampleCount: int64(len(v)), MeasurementStatus: "measured"}
+	l.Mean, _ = stat.Mean(len(v), value)
+	l.Stddev, _ = stat.StdDev(len(v), value, l.Mean)
+	return l
 }

@@ -1,13 +1,11 @@
 package runfile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 var templateName = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`)
 
 // atStart are the names that only a server's start fills in.
-var atStart = []string{"port", "host", "device", "replica", "servebench"}
+var atStart = []string{"port", "host", "device", "devices", "replica", "servebench"}
 
 // nameLater are the names of publish.name that only the run's end fills in.
 var nameLater = []string{"subject.identifier", "variant", "input", "output", "concurrency", "rate", "model", "revision"}
@@ -150,50 +148,24 @@ func (r *Run) Config() (*server.Config, error) {
 			return nil, fmt.Errorf("%s: server.command holds %s, which was taken out of the manifest; want a run file with the whole command, or --base-url of a server that runs", r.At("server.command"), p)
 		}
 	}
+	return s.config(), nil
+}
+
+func (s *Server) config() *server.Config {
 	return &server.Config{
 		Command: s.Command, Env: texts(s.Env), Dir: s.Dir, Devices: s.Devices, Host: s.Host, Port: s.Port, Replicas: s.Replicas,
 		ReadyPath: s.ReadyPath, ReadyTimeout: time.Duration(s.ReadyTimeout), StopTimeout: time.Duration(s.StopTimeout), LogWarnings: s.LogWarnings,
-	}, nil
+	}
 }
 
 // Launched are the commands of a server that somebody else started, as far as
 // the file tells them, one for each replica.
-func (r *Run) Launched() (out []manifest.Launched) {
+func (r *Run) Launched() []manifest.Launched {
 	s := r.Server
 	if s == nil || s.Starts() {
 		return nil
 	}
-	n := max(1, s.Replicas)
-	for i := range n {
-		devices := share(s.Devices, i, n)
-		names := map[string]string{"host": cmp.Or(s.Host, "127.0.0.1"), "replica": strconv.Itoa(i)}
-		if s.Port > 0 {
-			names["port"] = strconv.Itoa(s.Port + i)
-		}
-		l := manifest.Launched{Env: map[string]string{}}
-		if len(devices) > 0 {
-			names["device"] = strings.Join(devices, ",")
-			l.Env["CUDA_VISIBLE_DEVICES"] = names["device"]
-		}
-		for _, w := range s.Command {
-			w, _ = fill(w, names, atStart)
-			l.Args = append(l.Args, w)
-		}
-		for k, v := range s.Env {
-			l.Env[k], _ = fill(string(v), names, atStart)
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-// share is replica i's part of the devices.
-func share(devices []int, i, n int) (out []string) {
-	each := len(devices) / n
-	for _, d := range devices[i*each : (i+1)*each] {
-		out = append(out, strconv.Itoa(d))
-	}
-	return out
+	return s.config().Launched()
 }
 
 func texts(m map[string]Scalar) map[string]string {

@@ -237,12 +237,12 @@ func TestUnknownTemplateNames(t *testing.T) {
 }
 
 func TestUnmanagedServer(t *testing.T) {
-	r := run(t, "server: {managed: false, command: 'vllm serve m --port {port}', devices: [0, 1, 2, 3], replicas: 2, port: 9001, env: {A: 'x{replica}'}}\n", nil)
+	r := run(t, "server: {managed: false, command: 'vllm serve m --port {port}', devices: [0, 1, 2, 3], replicas: 2, port: 9001, env: {A: 'x{replica}-{devices}'}}\n", nil)
 	if c, err := r.Config(); c != nil || err != nil {
 		t.Errorf("%v, %v: nothing is to be started", c, err)
 	}
 	got := r.Launched()
-	if len(got) != 2 || strings.Join(got[1].Args, " ") != "vllm serve m --port 9002" || got[1].Env["CUDA_VISIBLE_DEVICES"] != "2,3" || got[0].Env["A"] != "x0" {
+	if len(got) != 2 || strings.Join(got[1].Args, " ") != "vllm serve m --port 9002" || got[1].Env["CUDA_VISIBLE_DEVICES"] != "2,3" || got[0].Env["A"] != "x0-0,1" {
 		t.Errorf("%+v", got)
 	}
 }

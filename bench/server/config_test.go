@@ -90,6 +90,17 @@ func TestLaunched(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	planned := Config{Command: cfg.Command, Env: cfg.Env, Devices: cfg.Devices, Replicas: 2}
+	for _, w := range want { // what only a start decides on stays open
+		w.Args[0], w.Args[2] = "servebench", "--port={port}"
+	}
+	if d := cmp.Diff(want, planned.Launched()); d != "" {
+		t.Error(d)
+	}
+	planned.Port = 9000
+	if got := planned.Launched()[1].Args[2]; got != "--port=9001" {
+		t.Errorf("%s, want the second port", got)
+	}
 	cfg.Env[cudaDevices] = "7"
 	if got := cfg.launched(0, "1", "").Env[cudaDevices]; got != "7" {
 		t.Errorf("the explicit variable is %q, want 7: it goes before devices", got)

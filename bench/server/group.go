@@ -157,6 +157,7 @@ func (g *Group) launch(ctx context.Context) (err error) {
 	for _, r := range g.replicas {
 		r.ready.Store(true)
 	}
+	g.warn.ready()
 	return nil
 }
 
@@ -233,10 +234,11 @@ func (g *Group) PIDs() (pids []int) {
 	return pids
 }
 
-// Warnings are what the logs have said so far that a reader of the numbers should
-// know, and what was odd about the start. They are not redacted.
+// Warnings are what was odd about the start and what the logs have said that a reader
+// of the numbers should know. What they said after the start is told once as of this
+// run, and in later calls as of an earlier one. Nothing is redacted.
 func (g *Group) Warnings() []string {
-	all := slices.Concat(g.own, g.warn.texts())
+	all := slices.Concat(g.own, g.warn.take())
 	for _, r := range g.replicas {
 		if c := r.log.complaint(); c != "" {
 			all = append(all, fmt.Sprintf("replica %d: %s", r.index, c))

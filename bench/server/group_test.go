@@ -282,6 +282,12 @@ func TestLogsStay(t *testing.T) {
 	if want := []string{"server.log", "x", "server.2.log", "x"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
+	if _, err := Start(t.Context(), Config{Command: []string{"/servebench-no-such-program", "{port}"}, LogDir: cfg.LogDir}); err == nil {
+		t.Error("a program that is not there was started")
+	}
+	if left, err := os.ReadDir(cfg.LogDir); err != nil || len(left) != 2 {
+		t.Errorf("%v in the folder (%v): want no log of what did not start", left, err)
+	}
 }
 
 func TestStartErrors(t *testing.T) {

@@ -194,10 +194,25 @@ type warnings struct {
 	list []*pattern
 }
 
+// pattern is an expression and the lines that matched it: until the servers were
+// ready, then during runs that are over, and since then.
 type pattern struct {
-	re    *regexp.Regexp
+	re                   *regexp.Regexp
+	start, before, since tally
+}
+
+// tally is some lines and the first of them.
+type tally struct {
 	first string
 	count int
+}
+
+func (t tally) plus(later tally) tally {
+	if t.count == 0 {
+		return later
+	}
+	t.count += later.count
+	return t
 }
 
 // watchFor compiles the user's expressions, which are valid, and the default ones.
@@ -216,26 +231,41 @@ func (w *warnings) see(line string) {
 			continue
 		}
 		w.mu.Lock()
-		if p.count++; p.count == 1 {
-			p.first = brief(line)
-		}
+		p.since = p.since.plus(tally{brief(line), 1})
 		w.mu.Unlock()
 		return
 	}
 }
 
-// texts are the warnings so far, in the order of the expressions.
-func (w *warnings) texts() []string {
+// ready tells that what was seen so far is of the start.
+func (w *warnings) ready() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var texts []string
 	for _, p := range w.list {
-		switch {
-		case p.count == 1:
-			texts = append(texts, fmt.Sprintf("the server's log says: %s", p.first))
-		case p.count > 1:
-			texts = append(texts, fmt.Sprintf("the server's log says, first of %d such lines: %s", p.count, p.first))
+		p.start, p.since = p.since, tally{}
+	}
+}
+
+// take returns the warnings so far, in the order of the expressions. What was seen
+// after the start is of an earlier run when it is taken again: a line about how the
+// server works holds for the later ones too, one about its load does not, and nobody
+// can tell them apart.
+func (w *warnings) take() (texts []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.list {
+		for _, t := range []struct {
+			said string
+			tally
+		}{{"says", p.start.plus(p.since)}, {"said during an earlier run", p.before}} {
+			switch {
+			case t.count == 1:
+				texts = append(texts, fmt.Sprintf("the server's log %s: %s", t.said, t.first))
+			case t.count > 1:
+				texts = append(texts, fmt.Sprintf("the server's log %s, first of %d such lines: %s", t.said, t.count, t.first))
+			}
 		}
+		p.before, p.since = p.before.plus(p.since), tally{}
 	}
 	return texts
 }

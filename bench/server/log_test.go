@@ -113,8 +113,31 @@ func TestWarningsAreCountedOnce(t *testing.T) {
 		"the server's log says, first of 2 such lines: Using uncalibrated q_scale 1.0 and/or prob_scale 1.0 with fp8 attention.",
 		"the server's log says: Engine 000: Running: 1 reqs, Preemptions: 4, GPU KV cache usage: 99.0%",
 	}
-	if d := cmp.Diff(want, c.warn.texts()); d != "" {
+	if d := cmp.Diff(want, c.warn.take()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestWarningsOfRuns: what a run made the server say is no word about the next one.
+func TestWarningsOfRuns(t *testing.T) {
+	w := watchFor([]string{"odd", "full"})
+	w.see("odd scales")
+	w.ready()
+	for i, c := range []struct {
+		lines []string
+		want  []string
+	}{
+		{[]string{"full at 1", "full at 2"}, []string{"the server's log says: odd scales", "the server's log says, first of 2 such lines: full at 1"}},
+		{nil, []string{"the server's log says: odd scales", "the server's log said during an earlier run, first of 2 such lines: full at 1"}},
+		{[]string{"odd step", "full at 3"}, []string{"the server's log says, first of 2 such lines: odd scales", "the server's log says: full at 3", "the server's log said during an earlier run, first of 2 such lines: full at 1"}},
+		{nil, []string{"the server's log says: odd scales", "the server's log said during an earlier run: odd step", "the server's log said during an earlier run, first of 3 such lines: full at 1"}},
+	} {
+		for _, l := range c.lines {
+			w.see(l)
+		}
+		if d := cmp.Diff(c.want, w.take()); d != "" {
+			t.Errorf("run %d: %s", i+1, d)
+		}
 	}
 }
 
@@ -129,8 +152,8 @@ func TestCaptureIsBounded(t *testing.T) {
 	if data, err := os.ReadFile(c.file.Name()); string(data) != "xxxxxxxxxx" {
 		t.Errorf("the file has %q (%v)", data, err)
 	}
-	if want := []string{"the server's log says: \ufffd\ufffd needle"}; !cmp.Equal(c.warn.texts(), want) {
-		t.Errorf("got %q, want %q", c.warn.texts(), want) // what is beyond lineBytes is not looked at
+	if got, want := c.warn.take(), []string{"the server's log says: \ufffd\ufffd needle"}; !cmp.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want) // what is beyond lineBytes is not looked at
 	}
 	if c.diag.raised != "ValueError: end" || !strings.HasPrefix(c.complaint(), "the server's log was cut after 10 bytes") {
 		t.Errorf("%q, %q", c.diag.raised, c.complaint())
@@ -201,8 +224,13 @@ func TestSanitizedLogIsBounded(t *testing.T) {
 		t.Error(out)
 	}
 	long := SanitizedLog([]byte(strings.Repeat("é", longLine)+"\n"+strings.Repeat("é", lineBytes)), &manifest.Redactor{})
-	if want := "[a line of more than 64 KiB left out]\n" + strings.Repeat("é", lineBytes/2) + "…\n"; string(long) != want {
+	if want := "[a line of more than 32 KiB left out]\n" + strings.Repeat("é", lineBytes/2) + "…\n"; string(long) != want {
 		t.Errorf("long lines become %d bytes, want %d", len(long), len(want))
+	}
+	// A tail may begin in the middle of a secret.
+	tail := lastLines([]byte("canary-of-the-server"+strings.Repeat("x", tailBytes-10)+"\n"), tailBytes, tailLines)
+	if got := string(SanitizedLog(tail, &manifest.Redactor{Secrets: []string{"canary-of-the-server"}})); got != "[a line of more than 32 KiB left out]\n" {
+		t.Errorf("%.40q of %d bytes is published of a line that was cut", got, len(got))
 	}
 }
 

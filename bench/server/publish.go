@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	publicBytes = 1 << 20  // of a log
-	longLine    = 64 << 10 // of a line
+	publicBytes = 1 << 20       // of a log
+	longLine    = tailBytes / 2 // of a line: one that the beginning of a tail has cut is longer
 )
 
 var (
@@ -55,7 +55,7 @@ func publicLine(line []byte, red *manifest.Redactor) []byte {
 	// A line is cut only after it was redacted: half a secret is still one, but
 	// looks like none.
 	if len(line) > longLine {
-		return []byte("[a line of more than 64 KiB left out]\n")
+		return []byte("[a line of more than 32 KiB left out]\n")
 	}
 	s := plain(line)
 	if prompts.MatchString(s) {

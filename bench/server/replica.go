@@ -42,7 +42,7 @@ func (r *replica) start(g *Group) error {
 	r.log = &capture{file: file, limit: logBytes, warn: g.warn, done: make(chan struct{})}
 	var in *os.File
 	if r.out, in, err = os.Pipe(); err != nil {
-		file.Close()
+		discard(file)
 		return err
 	}
 	defer in.Close()
@@ -56,12 +56,18 @@ func (r *replica) start(g *Group) error {
 	if err != nil {
 		r.cmd = nil
 		r.out.Close()
-		file.Close()
+		discard(file)
 		return r.notStarted(err)
 	}
 	g.goroutines.Go(func() { r.log.run(r.out) })
 	g.goroutines.Go(func() { r.wait(g) })
 	return nil
+}
+
+// discard removes a log that nobody will write to.
+func discard(file *os.File) {
+	file.Close()
+	os.Remove(file.Name())
 }
 
 // environment is this program's with env over it.

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,4 +76,20 @@ func (e *StartError) Error() string {
 // Failure is e as the manifest has it; the message is still to be redacted.
 func (e *StartError) Failure() manifest.Failure {
 	return manifest.Failure{Stage: e.Stage, Category: e.Category, ExitCode: e.ExitCode, MessageSanitized: e.Message}
+}
+
+// Ended is the failure of a run during which its server ended unasked; err says why,
+// as [Group.Err] does. The message is still to be redacted.
+func Ended(err error) manifest.Failure {
+	f := manifest.Failure{Stage: "timed_run", Category: "server_exited", MessageSanitized: "the server ended during the run"}
+	if e, ok := errors.AsType[*StartError](err); ok { // its log says more
+		f.ExitCode = e.ExitCode
+		if e.Category != categoryOther {
+			f.Category = e.Category
+		}
+		f.MessageSanitized += ": " + e.Message
+	} else if err != nil {
+		f.MessageSanitized += ": " + err.Error()
+	}
+	return f
 }

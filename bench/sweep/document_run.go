@@ -291,8 +291,7 @@ func (s *pool) total(id string) *manifest.Metric {
 	return m
 }
 
-// failure is why a point failed. It is reproducible where an attempt before the
-// last ended in the same way, and not where none did.
+// failure is why a point failed.
 func failure(o *Outcome) *manifest.Failure {
 	f := manifest.Failure{Stage: "timed_run", Category: "other", MessageSanitized: "The run failed."}
 	if o.Failure != nil {
@@ -305,17 +304,8 @@ func failure(o *Outcome) *manifest.Failure {
 		}
 	}
 	f.MessageSanitized = cmp.Or(f.MessageSanitized, "The run failed without a message.")
-	f.ReplacementClientRunID = "" // replacements sets it
-	if len(o.Attempts) > 0 && f.Reproducible == nil {
-		again := slices.ContainsFunc(o.Attempts, func(a manifest.Failure) bool {
-			return a.Stage == f.Stage && a.Category == f.Category && sameCode(a.ExitCode, f.ExitCode)
-		})
-		f.Reproducible = &again
-	}
 	return &f
 }
-
-func sameCode(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // interrupted says how far a point came, as the references do, and keeps what
 // there is of it.
@@ -358,7 +348,7 @@ func (d *document) replacements() {
 		if run.Failure == nil || p.OnFailure.Replacement == "" {
 			continue
 		}
-		if by := d.replacement(i); by != nil && by != run {
+		if by := d.replacement(i); by != nil && by.Status == manifest.Completed {
 			run.Failure.ReplacementClientRunID = by.ClientRunID
 		} else {
 			run.Warnings = append(run.Warnings, fmt.Sprintf("No completed run replaces this one (on_failure.replacement is %s).", p.OnFailure.Replacement))
@@ -368,7 +358,7 @@ func (d *document) replacements() {
 
 func (d *document) replacement(i int) *manifest.ExperimentRun {
 	p := &d.e.Points[i]
-	if p.OnFailure.Replacement != "previous_completed" {
+	if p.OnFailure.Replacement != previousCompleted {
 		return d.runs[p.OnFailure.Replacement]
 	}
 	for _, before := range slices.Backward(d.e.Points[:i]) {

@@ -183,7 +183,7 @@ func judge() *campaign {
 			c.complete(p, 500, next())
 			continue
 		}
-		f := manifest.Failure{Stage: "runtime_startup", Category: "kv_cache_allocation", ExitCode: ptr(1), MessageSanitized: "KV cache allocation failed on gpuhost-7."}
+		f := manifest.Failure{Stage: "runtime_startup", Category: "kv_cache_allocation", ExitCode: ptr(1), MessageSanitized: "KV cache allocation failed on gpuhost-7.", Reproducible: ptr(true)}
 		run := kindRun(p, 500, 1)
 		run.Outcome, run.Results, run.Failure = manifest.Failed, nil, &f
 		log := c.file(p.ID+".startup.log", "server_log_text", "text/plain", p.ID+"-startup-log", []byte("no memory\n"))
@@ -428,6 +428,23 @@ func TestDocumentOfWhatDidNotHappen(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Only what completed stands in the place of another run.
+func TestReplacementsCompleted(t *testing.T) {
+	failed := &manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: "m"}
+	point := func(id, by string) Point { return Point{ID: id, Group: "g", OnFailure: OnFailure{Replacement: by}} }
+	e := Experiment{About: About{ID: "x"}, Points: []Point{point("a", "b"), point("b", "previous_completed")}}
+	doc, err := Document(e, []Outcome{{PointID: "a", Status: manifest.Failed, Failure: failed}, {PointID: "b", Status: manifest.Failed, Failure: failed}}, Writing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, by := range []string{"b", "previous_completed"} {
+		r := &doc.Runs[i]
+		if r.Failure.ReplacementClientRunID != "" || !slices.Contains(r.Warnings, "No completed run replaces this one (on_failure.replacement is "+by+").") {
+			t.Errorf("%s: %+v %q", r.ClientRunID, r.Failure, r.Warnings)
+		}
 	}
 }
 

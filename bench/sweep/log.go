@@ -6,9 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/google/renameio/v2"
 
@@ -24,15 +22,23 @@ func writeFile(path string, data []byte) error {
 	return renameio.WriteFile(path, data, 0o666, renameio.WithTempDir(filepath.Dir(path)))
 }
 
-// newLog is what the server has logged since it was asked last, as it is.
+// newLog is what the server has logged since it was asked last, as it is. A line
+// that is not whole yet is left for the next time, unless there is none: a part of
+// a secret would not be known for one.
 func (r *runner) newLog(srv Server) []byte {
+	ended := false
+	select {
+	case <-srv.Done():
+		ended = true
+	default:
+	}
 	var all bytes.Buffer
 	logs := srv.Logs()
 	for i, path := range logs {
 		if len(logs) > 1 {
 			fmt.Fprintf(&all, "--- replica %d ---\n", i)
 		}
-		end, err := readSince(&all, path, r.logFrom[path])
+		end, err := readSince(&all, path, r.logFrom[path], ended)
 		if err != nil {
 			fmt.Fprintf(&all, "[servebench: the log cannot be read: %v]\n", err)
 			continue
@@ -42,9 +48,10 @@ func (r *runner) newLog(srv Server) []byte {
 	return all.Bytes()
 }
 
-// readSince copies what follows an offset, the middle of much left out, and returns
-// the end of the file.
-func readSince(w *bytes.Buffer, path string, from int64) (int64, error) {
+// readSince copies the lines that follow an offset, the middle of many left out, and
+// returns the offset behind them. The last line is copied without its end if the log
+// has ended.
+func readSince(w *bytes.Buffer, path string, from int64, ended bool) (int64, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return from, err
@@ -58,44 +65,39 @@ func readSince(w *bytes.Buffer, path string, from int64) (int64, error) {
 	if from > end {
 		from = 0 // it was begun anew
 	}
-	if end-from <= logHead+logTail {
-		_, err = io.Copy(w, io.NewSectionReader(file, from, end-from))
-		return end, err
+	var head []byte
+	start := from
+	if end-from > logHead+logTail {
+		start = end - logTail
+		if head, err = io.ReadAll(io.NewSectionReader(file, from, logHead)); err != nil {
+			return from, err
+		}
+		head = head[:bytes.LastIndexByte(head, '\n')+1]
 	}
-	_, err = io.Copy(w, io.NewSectionReader(file, from, logHead))
-	fmt.Fprintf(w, "\n[servebench: %d bytes of the log are left out]\n", end-from-logHead-logTail)
-	if err == nil {
-		_, err = io.Copy(w, io.NewSectionReader(file, end-logTail, logTail))
+	tail, err := io.ReadAll(io.NewSectionReader(file, start, end-start))
+	if err != nil {
+		return from, err
 	}
-	return end, err
+	if start > from { // somewhere in a line
+		whole := bytes.IndexByte(tail, '\n') + 1
+		start, tail = start+int64(whole), tail[whole:]
+		fmt.Fprintf(w, "%s[servebench: %d bytes of the log are left out]\n", head, start-from-int64(len(head)))
+	}
+	if !ended {
+		tail = tail[:bytes.LastIndexByte(tail, '\n')+1]
+	}
+	w.Write(tail)
+	return start + int64(len(tail)), nil
 }
-
-// secretName is a variable whose value is nobody's business: HF_TOKEN, but not
-// TOKENIZERS_PARALLELISM.
-var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|pass|password|passwd|credentials?)$`)
 
 // redactor knows what must not be published of a point and its server.
 func (r *runner) redactor(s Step, res *bench.Result) *manifest.Redactor {
 	red := res.Config.Redactor()
 	red.Secrets = slices.Concat(red.Secrets, r.Secrets)
-	c := s.Point.Server
-	if c == nil {
-		return red
-	}
-	for name, value := range c.Env {
-		if secretName.MatchString(name) {
-			red.Secrets = append(red.Secrets, value)
+	if s.Point.Server != nil {
+		for _, l := range s.Point.Server.Launched() {
+			red.Secrets = append(red.Secrets, l.Secrets()...)
 		}
-	}
-	for i, word := range c.Command {
-		flag, value, joined := strings.Cut(word, "=")
-		if !strings.HasPrefix(flag, "-") || !strings.Contains(flag, "api-key") && !strings.Contains(flag, "api_key") {
-			continue
-		}
-		if !joined && i+1 < len(c.Command) {
-			value = c.Command[i+1]
-		}
-		red.Secrets = append(red.Secrets, value)
 	}
 	return red
 }

@@ -21,11 +21,11 @@ type Step struct {
 	Starts     bool // a server is started for it
 }
 
-// Plan is the order of an experiment's trials. Points follow each other as they
+// order is that of an experiment's trials. Points follow each other as they
 // are written. Among neighbours that need no server start between them, or each
 // need one, trials are interleaved: the first of every point, then the second, and
 // so on, so that a machine that drifts does not tell points apart.
-func Plan(e Experiment) []Step {
+func order(e Experiment) []Step {
 	var steps []Step
 	for from := 0; from < len(e.Points); {
 		to := from + 1

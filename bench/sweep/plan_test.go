@@ -65,7 +65,7 @@ func TestPlan(t *testing.T) {
 			e.Points = append(e.Points, point(p))
 		}
 		e.AsWritten = c.asWritten
-		if got := words(Plan(e)); got != c.want {
+		if got := words(order(e)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -110,22 +110,57 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// A long log keeps its beginning and its end, and what was read is not read again.
+// A long log keeps its beginning and its end in whole lines, and what was read is not
+// read again.
 func TestReadSince(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	head, tail := strings.Repeat("h", logHead), strings.Repeat("t", logTail)
-	if err := os.WriteFile(path, []byte(head+"middle"+tail), 0o600); err != nil {
-		t.Fatal(err)
+	read := func(log string, from int64, ended bool) (string, int64) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		end, err := readSince(&b, path, from, ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.String(), end
 	}
-	var b bytes.Buffer
-	end, err := readSince(&b, path, 0)
-	want := head + "\n[servebench: 6 bytes of the log are left out]\n" + tail
-	if err != nil || b.String() != want || end != int64(logHead+logTail+6) {
-		t.Errorf("%d bytes, end %d, %v", b.Len(), end, err)
+	for _, c := range []struct {
+		name, log string
+		from      int64
+		ended     bool
+		want      string
+		end       int64
+	}{
+		{"whole lines", "a\nb\n", 0, false, "a\nb\n", 4},
+		{"what is new", "a\nb\n", 2, false, "b\n", 4},
+		{"a line under way", "a\n--api-key first-ca", 0, false, "a\n", 2},
+		{"the rest of it", "a\n--api-key first-canary\n", 2, false, "--api-key first-canary\n", 25},
+		{"the last words", "a\nKilled", 2, true, "Killed", 8},
+		{"begun anew", "a\n", 9, false, "a\n", 2},
+	} {
+		if got, end := read(c.log, c.from, c.ended); got != c.want || end != c.end {
+			t.Errorf("%s: %q to %d, want %q to %d", c.name, got, end, c.want, c.end)
+		}
 	}
-	b.Reset()
-	if again, err := readSince(&b, path, end-3); err != nil || b.String() != "ttt" || again != end {
-		t.Errorf("%q to %d, %v", b.String(), again, err)
+	line := strings.Repeat("l", 99) + "\n"
+	long := "first\n" + strings.Repeat(line, 20_000) + "last\n"
+	got, end := read(long, 0, false)
+	lines := strings.SplitAfter(got, "\n")
+	left := -1
+	for i, l := range lines {
+		if l != line && strings.HasPrefix(l, "[servebench: ") {
+			left = i
+		} else if l != line && i > 0 && l != "last\n" && l != "" {
+			t.Errorf("line %d is cut: %q", i, l)
+		}
+	}
+	if left < 0 || end != int64(len(long)) || len(got) > logHead+logTail+100 || len(got) < logHead+logTail-200 {
+		t.Fatalf("%d bytes, end %d, left out in line %d", len(got), end, left)
+	}
+	if want := fmt.Sprintf("[servebench: %d bytes of the log are left out]\n", len(long)-len(got)+len(lines[left])); lines[left] != want {
+		t.Errorf("%q, want %q", lines[left], want)
 	}
 }
 
@@ -159,8 +194,15 @@ func TestRepeated(t *testing.T) {
 			t.Errorf("run %d: %q, want %q", i, got, c.want)
 		}
 	}
-	if !launchedWithoutCache([]manifest.Launched{{Args: []string{"vllm", "--no-enable-prefix-caching"}}}) || launchedWithoutCache(nil) {
-		t.Error("the launch is not read")
+	with := manifest.Launched{Args: []string{"vllm", "serve", "m"}}
+	without := manifest.Launched{Args: []string{"vllm", "serve", "m", "--no_enable_prefix_caching"}}
+	for _, c := range []struct {
+		commands []manifest.Launched
+		want     bool
+	}{{nil, false}, {[]manifest.Launched{with}, false}, {[]manifest.Launched{without, without}, true}, {[]manifest.Launched{without, with}, false}} {
+		if got := withoutCache(c.commands); got != c.want {
+			t.Errorf("%v: %v", c.commands, got)
+		}
 	}
 }
 

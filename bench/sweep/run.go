@@ -21,12 +21,14 @@ type Server interface {
 	// URLs are the base URLs, one for each replica.
 	URLs() []string
 	Launched() []manifest.Launched
-	// Warnings are what its log said up to now.
+	// PIDs are its processes, those that are known.
+	PIDs() []int
+	// Warnings are asked for once after each run: what its log says that a reader of
+	// that run's numbers should know.
 	Warnings() []string
 	// Logs are the files that the replicas write to.
 	Logs() []string
-	// Done is closed when the server has ended, by itself or by Stop; Err then
-	// says why.
+	// Done is closed when the server has ended unasked; Err then says why.
 	Done() <-chan struct{}
 	Err() error
 	Stop(context.Context) error
@@ -211,7 +213,7 @@ func open(e *Experiment, o Options) (*runner, error) {
 	for _, note := range st.resume(e, o.Dir, only) {
 		r.note("%s", note)
 	}
-	plan := Plan(*e)
+	plan := order(*e)
 	for _, s := range plan {
 		done := st.Points[s.Point.ID] != nil && st.Points[s.Point.ID].Trials[s.Trial] != nil
 		if !done && (len(only) == 0 || only[s.Point.ID]) && !r.failed(s.Point) {
@@ -368,7 +370,7 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	if r.Starting != nil {
 		r.Starting(s)
 	}
-	ctx, cancel := stopContext(ctx, r.Stop)
+	ctx, cancel := bench.UntilStopped(ctx, r.Stop)
 	defer cancel()
 	begin := time.Now()
 	srv, err := r.Start(ctx, *p.Server)
@@ -380,12 +382,12 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	return srv, nil
 }
 
-// stopServer ends the running server, also where ctx has ended.
+// stopServer ends the running server, in order unless ctx has ended.
 func (r *runner) stopServer(ctx context.Context) {
 	if r.srv == nil {
 		return
 	}
-	if err := r.srv.Stop(context.WithoutCancel(ctx)); err != nil {
+	if err := r.srv.Stop(ctx); err != nil {
 		r.note("the server did not stop in good order: %v", err)
 	}
 	urls := r.srv.URLs()
@@ -402,7 +404,6 @@ func (r *runner) outcomes() (out []Outcome) {
 			out = append(out, outcomeOf(p, st))
 		}
 	}
-	r.replace(out)
 	return out
 }
 
@@ -430,32 +431,4 @@ func outcomeOf(p *Point, st *pointState) Outcome {
 		}
 	}
 	return o
-}
-
-// replace names the points that stand in the place of those that failed.
-func (r *runner) replace(out []Outcome) {
-	groups, policy := map[string]string{}, map[string]OnFailure{}
-	for i := range r.e.Points {
-		p := &r.e.Points[i]
-		groups[p.ID], policy[p.ID] = p.Group, p.OnFailure
-	}
-	for i := range out {
-		o := &out[i]
-		name := policy[o.PointID].Replacement
-		if o.Failure == nil || name == "" {
-			continue
-		}
-		if name != previousCompleted {
-			o.Failure.ReplacementClientRunID = name
-			continue
-		}
-		for _, before := range out[:i] {
-			if before.Status == manifest.Completed && groups[before.PointID] == groups[o.PointID] {
-				o.Failure.ReplacementClientRunID = before.PointID
-			}
-		}
-		if o.Failure.ReplacementClientRunID == "" {
-			o.Warnings = append(o.Warnings, "No point before it in its group completed, which could stand in its place.")
-		}
-	}
 }

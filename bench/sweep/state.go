@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/servebench/servebench/manifest"
 )
 
@@ -141,7 +139,7 @@ func (s *state) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(statePath(dir, s.Experiment), append(data, '\n'), 0o666, renameio.WithTempDir(dir))
+	return writeFile(statePath(dir, s.Experiment), append(data, '\n'))
 }
 
 // trials counts those that were recorded.

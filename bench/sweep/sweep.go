@@ -16,8 +16,9 @@ type Experiment struct {
 	Points []Point `json:"points"` // in the order of the manifest
 	// Aggregates are derived from points that were run.
 	Aggregates []Aggregate `json:"aggregates,omitempty"`
-	// AsWritten runs all trials of a point before the next point. Else they are
-	// interleaved, see [Plan].
+	// AsWritten runs all trials of a point before the next point. Else trials of
+	// neighbours that share a server, or each start one, are
+	// interleaved.
 	AsWritten bool `json:"as_written,omitempty"`
 }
 
@@ -88,8 +89,8 @@ type OnFailure struct {
 	// Allow says that a failure is a result like others: it is not run again when
 	// the experiment is resumed. A Replacement says so too.
 	Allow bool `json:"allow,omitempty"`
-	// Replacement is the id of the point that stands in its place, or
-	// "previous_completed" for the one before it in its group.
+	// Replacement is the id of the point that stands in its place if it completed, or
+	// "previous_completed" for the last one before it in its group that did.
 	Replacement string `json:"replacement,omitempty"`
 }
 

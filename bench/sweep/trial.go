@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,24 +62,24 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 		return nil, nil, byUser, ErrInterrupted
 	}
 	cfg := s.Point.Config
+	cfg.Declared.Launch = s.Point.Server.Launched()
 	var start *server.StartError
 	if !errors.As(err, &start) {
-		res, err := r.mistake(ctx, s, "runtime_startup", err)
+		res, err := r.mistake(ctx, s, cfg, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
-	cfg.Declared.Launch = s.Point.Server.Launched()
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil
 }
 
-// mistake is what becomes of a mistake in the configuration: it ends an experiment
-// that has measured nothing yet.
-func (r *runner) mistake(ctx context.Context, s Step, stage string, err error) (*bench.Result, error) {
+// mistake is what becomes of a mistake in the configuration of a run: it ends an
+// experiment that has measured nothing yet.
+func (r *runner) mistake(ctx context.Context, s Step, cfg bench.Config, stage string, err error) (*bench.Result, error) {
 	if len(r.state.past().samples) == 0 {
 		return nil, fmt.Errorf("point %s: %w", s.Point.ID, err)
 	}
-	return bench.NotRun(ctx, s.Point.Config, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
+	return bench.NotRun(ctx, cfg, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
 }
 
 // ending is what ended a run before its time.
@@ -99,7 +99,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if srv != nil {
 		urls := srv.URLs()
 		cfg.Target.BaseURL, cfg.Replicas = urls[0], urls[1:]
-		cfg.Declared.Launch = srv.Launched()
+		cfg.Declared.Launch, cfg.ServerPIDs = srv.Launched(), srv.PIDs()
 		gone = srv.Done()
 	}
 	res, end, err := r.watched(ctx, s, cfg, gone)
@@ -107,7 +107,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 		if ctx.Err() != nil {
 			return nil, nil, byUser, ErrInterrupted
 		}
-		res, err = r.mistake(ctx, s, "preparation", err)
+		res, err = r.mistake(ctx, s, cfg, "preparation", err)
 		return res, nil, byItself, err
 	}
 	var target *bench.TargetError
@@ -118,7 +118,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if end == byUser && len(res.Records) == 0 {
 		return nil, nil, byUser, ErrInterrupted // nothing was measured
 	}
-	if w := r.repeated(stem(s.Point, s.Trial), cfg.Target.BaseURL, launchedWithoutCache(cfg.Declared.Launch), res); w != "" {
+	if w := r.repeated(stem(s.Point, s.Trial), cfg.Target.BaseURL, withoutCache(cfg.Declared.Launch), res); w != "" {
 		r.warn(s, res, []string{w})
 	}
 	var page *bench.Page
@@ -146,9 +146,14 @@ func (r *runner) repeated(name, url string, uncached bool, res *bench.Result) st
 	return fmt.Sprintf("The run %s sent the same prompts to this server before: a prefix cache may hold them, and was not reset.", before)
 }
 
-// launchedWithoutCache tells whether vLLM was started without a prefix cache.
-func launchedWithoutCache(l []manifest.Launched) bool {
-	return len(l) > 0 && slices.Contains(l[0].Args, "--no-enable-prefix-caching")
+// withoutCache tells whether all servers were started without a prefix cache.
+func withoutCache(commands []manifest.Launched) bool {
+	for _, c := range commands {
+		if l, _ := manifest.ParseLaunch(c.Args); l.Parameters["prefix_caching"] != false {
+			return false
+		}
+	}
+	return len(commands) > 0
 }
 
 // settle makes the result say what ended it, and returns what that was.
@@ -175,23 +180,11 @@ func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Red
 	return end
 }
 
-// exited is the failure of a server that ended during a run.
+// exited is the failure of a run whose server ended.
 func exited(err error, red *manifest.Redactor) *manifest.Failure {
-	f := &manifest.Failure{Stage: "timed_run", Category: "server_exited", MessageSanitized: "the server ended during the run"}
-	var known *server.StartError
-	if errors.As(err, &known) { // its log says more
-		g := known.Failure()
-		f.ExitCode = g.ExitCode
-		if g.Category != "other" && g.Category != "" {
-			f.Category = g.Category
-		}
-		err = errors.New(g.MessageSanitized)
-	}
-	if err != nil {
-		message, _ := red.String(err.Error())
-		f.MessageSanitized += ": " + message
-	}
-	return f
+	f := server.Ended(err)
+	f.MessageSanitized, _ = red.String(f.MessageSanitized)
+	return &f
 }
 
 // warn adds the server's warnings to a result and its point, each once.
@@ -256,21 +249,6 @@ func (r *runner) watched(ctx context.Context, s Step, cfg bench.Config, gone <-c
 		end = byUser
 	}
 	return res, end, err
-}
-
-// stopContext is ctx, canceled too when stop closes. The returned function must be
-// called.
-func stopContext(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // files are those of a trial, without its log.
@@ -384,8 +362,8 @@ func renameInside(path, name, aside string) error {
 		return nil
 	}
 	for i := range run.Artifacts {
-		if rest, ok := bytes.CutPrefix([]byte(run.Artifacts[i].Filename), []byte(name+".")); ok {
-			run.Artifacts[i].Filename = aside + "." + string(rest)
+		if rest, ok := strings.CutPrefix(run.Artifacts[i].Filename, name+"."); ok {
+			run.Artifacts[i].Filename = aside + "." + rest
 		}
 	}
 	doc, err = manifest.Encode(&run)

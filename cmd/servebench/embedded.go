@@ -93,6 +93,7 @@ func (o *options) fitSim(t *terminal) error {
 
 func (e *embeddedServer) URLs() []string                { return e.urls }
 func (e *embeddedServer) Launched() []manifest.Launched { return nil }
+func (e *embeddedServer) PIDs() []int                   { return nil }
 func (e *embeddedServer) Warnings() []string            { return nil }
 func (e *embeddedServer) Logs() []string                { return nil }
 func (e *embeddedServer) Done() <-chan struct{}         { return e.done }

@@ -17,6 +17,7 @@ import (
 type serverGroup interface {
 	URLs() []string
 	Launched() []manifest.Launched
+	PIDs() []int
 	Warnings() []string // lines of the logs that match a pattern
 	Done() <-chan struct{}
 	Err() error // why they ended, once Done is closed
@@ -44,6 +45,7 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	t.notef("starting the server: %s", clip(publicServerCommand(&o.config, o.server), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
+		o.config.Declared.Launch = o.server.Launched()
 		return nil, err
 	}
 	o.aim(group)
@@ -60,7 +62,7 @@ func publicServerCommand(c *bench.Config, s *server.Config) string {
 func (o *options) aim(group serverGroup) {
 	urls := group.URLs()
 	o.config.Target.BaseURL, o.config.Replicas = urls[0], slices.Clone(urls[1:])
-	o.config.Declared.Launch = group.Launched()
+	o.config.Declared.Launch, o.config.ServerPIDs = group.Launched(), group.PIDs()
 }
 
 // settle ends the servers after a run and tells in its result what they left.
@@ -89,14 +91,11 @@ func (o *options) settle(ctx context.Context, group serverGroup, res *bench.Resu
 		res.Warnings = append(res.Warnings, w)
 	}
 	if died != nil {
-		message := o.reason(died)
-		res.Warnings = append(res.Warnings, "The server ended during the run: "+message)
-		if res.Failure != nil {
-			res.Failure.Category = "server_exited"
-			res.Failure.MessageSanitized = "the server ended during the run: " + message
-			if start, ok := errors.AsType[*server.StartError](died); ok {
-				res.Failure.Category, res.Failure.ExitCode = start.Category, start.ExitCode
-			}
+		f := server.Ended(died)
+		f.MessageSanitized, _ = red.String(f.MessageSanitized)
+		res.Warnings = append(res.Warnings, "T"+f.MessageSanitized[1:])
+		if res.Outcome != manifest.Completed || res.Summary.Failed > 0 {
+			res.Outcome, res.Failure = manifest.Failed, &f
 		}
 	}
 	return died
@@ -158,16 +157,6 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 		return &exitError{code: s.code(), err: errors.New("interrupted while the server started")}
 	}
 	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
-}
-
-// reason is why the server ended, in a few words and as it may be published.
-func (o *options) reason(err error) string {
-	text := err.Error()
-	if e, ok := errors.AsType[*server.StartError](err); ok {
-		text = e.Message
-	}
-	text, _ = o.redactor().String(text)
-	return text
 }
 
 func lastLines(text []byte, n int) []string {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -355,15 +354,7 @@ func publicRedactor(c *bench.Config, s *server.Config) *manifest.Redactor {
 // localRedactor knows the secrets and names of this machine and its user, and
 // the names it is told.
 func localRedactor(names []string) *manifest.Redactor {
-	r := &manifest.Redactor{HostNames: append(privateNames(), names...), Secrets: secretsOfEnvironment()}
-	if home, err := os.UserHomeDir(); err == nil {
-		r.Home = home
-	}
-	if host, err := os.Hostname(); err == nil {
-		r.HostNames = append(r.HostNames, host)
-	}
-	if u, err := user.Current(); err == nil {
-		r.UserNames = append(r.UserNames, u.Username)
-	}
+	r := (&bench.Config{PrivateNames: append(privateNames(), names...)}).Redactor()
+	r.Secrets = append(r.Secrets, secretsOfEnvironment()...)
 	return r
 }

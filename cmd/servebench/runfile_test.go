@@ -253,6 +253,7 @@ func (f *fakeServer) URLs() []string { return []string{f.url} }
 func (f *fakeServer) Launched() []manifest.Launched {
 	return []manifest.Launched{{Args: []string{"vllm", "serve", "m"}}}
 }
+func (f *fakeServer) PIDs() []int                { return []int{4711} }
 func (f *fakeServer) Warnings() []string         { return f.warned }
 func (f *fakeServer) Done() <-chan struct{}      { return f.dead }
 func (f *fakeServer) Err() error                 { return f.died }
@@ -296,8 +297,9 @@ func TestManagedServer(t *testing.T) {
 // A start that fails is a failed run, with the log.
 func TestServerThatDoesNotStart(t *testing.T) {
 	one := 1
-	code, said, m, dir := managed(t, managedFile, func(context.Context, server.Config) (serverGroup, error) {
-		return nil, &server.StartError{Stage: "runtime_startup", Category: "kv_cache_allocation", ExitCode: &one, Message: "no memory for the KV cache", LogTail: []byte("loading /home/canary/m\nno memory\n")}
+	file := strings.Replace(managedFile, "devices: [0]", "devices: [0], env: {MY_API_KEY: canary-of-the-server}", 1)
+	code, said, m, dir := managed(t, file, func(context.Context, server.Config) (serverGroup, error) {
+		return nil, &server.StartError{Stage: "runtime_startup", Category: "kv_cache_allocation", ExitCode: &one, Message: "no memory for the KV cache", LogTail: []byte("loading /home/canary/m\nkey canary-of-the-server\nno memory\n")}
 	})
 	if code != exitTarget || !strings.Contains(said, "the server did not start: no memory for the KV cache") || !strings.Contains(said, "server log: no memory") {
 		t.Errorf("exit %d: %s", code, said)
@@ -310,8 +312,12 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		t.Fatalf("%+v", m.Artifacts)
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "r.startup.log"))
-	if err != nil || string(log) != "loading <local-path>\nno memory\n" {
+	if err != nil || string(log) != "loading <local-path>\nkey <redacted>\nno memory\n" {
 		t.Errorf("%v: %s", err, log)
+	}
+	// Not even a start that failed is without its command.
+	if want := "CUDA_VISIBLE_DEVICES=0 vllm serve org/m --port '{port}'"; m.Runtime.LaunchCommand != want || strings.Contains(said, "canary") {
+		t.Errorf("%q, want %q; %s", m.Runtime.LaunchCommand, want, said)
 	}
 }
 
@@ -375,16 +381,18 @@ func hanging(t *testing.T, n int, held func()) string {
 	return srv.URL
 }
 
-// A server that ends in the middle ends the run: what was measured is kept.
+// A server that ends in the middle ends the run, which failed: what was measured is
+// kept.
 func TestServerThatDies(t *testing.T) {
-	for n, outcome := range map[int]string{0: manifest.Failed, 2: manifest.Interrupted} {
+	for n := range 3 {
 		f := &fakeServer{dead: make(chan struct{}), died: &server.StartError{Stage: "runtime", Category: "killed", Message: "signal 9", LogTail: []byte("last words\n")}}
 		f.url = hanging(t, n, func() { close(f.dead) })
 		code, said, m, _ := managed(t, managedFile, func(context.Context, server.Config) (serverGroup, error) { return f, nil })
 		if code != exitTarget || !strings.Contains(said, "the server ended during the run: signal 9") {
 			t.Errorf("%d answers: exit %d: %s", n, code, said)
 		}
-		if m.Outcome != outcome || !slices.Contains(m.Warnings, "The server ended during the run: signal 9") || (m.Failure != nil) != (n == 0) || n == 0 && m.Failure.Category != "killed" {
+		partial, _ := m.Measurement.Extensions["servebench.partial"].(map[string]any)
+		if m.Outcome != manifest.Failed || !slices.Contains(m.Warnings, "The server ended during the run: signal 9") || m.Failure.Category != "killed" || partial["successful_requests"] != float64(n) {
 			t.Errorf("%d answers: %s %+v %q", n, m.Outcome, m.Failure, m.Warnings)
 		}
 		if !slices.ContainsFunc(m.Artifacts, func(a manifest.Artifact) bool { return a.Filename == "r.server.log" }) {

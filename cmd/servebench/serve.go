@@ -182,7 +182,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	defer signals.stop()
 	o.config.Stop = signals.soft
 	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
-	starting, cancel := untilClosed(ctx, o.config.Stop)
+	starting, cancel := bench.UntilStopped(ctx, o.config.Stop)
 	group, err := o.startGroup(starting, t)
 	interrupted := starting.Err() != nil
 	cancel()
@@ -228,8 +228,8 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 			t.fail(err)
 		}
 		return leakErr
-	case died != nil && (err != nil || res.Stopped):
-		return &exitError{code: exitTarget, err: fmt.Errorf("the server ended during the run: %s", o.reason(died))}
+	case died != nil && res.Failure != nil:
+		return &exitError{code: exitTarget, err: errors.New(res.Failure.MessageSanitized)}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))
 		if len(res.Records) == 0 {
@@ -343,21 +343,6 @@ func (o *options) endWith(group serverGroup, s *stopState, t *terminal) func() {
 		}
 	})
 	return func() { close(over); wg.Wait() }
-}
-
-// untilClosed is ctx, canceled too when stop closes. The returned function ends
-// the wait for that and must be called.
-func untilClosed(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // ending says what a first signal does in a phase of a run.

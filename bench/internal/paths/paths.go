@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Of returns the sorted paths of all fields of a document: keys with dots between,
+// of returns the sorted paths of all fields of a document: keys with dots between,
 // [] for the items of an array. A key that holds dots itself is one key.
-func Of(doc []byte) ([]string, error) {
+func of(doc []byte) ([]string, error) {
 	var value any
 	if err := json.Unmarshal(doc, &value); err != nil {
 		return nil, fmt.Errorf("field paths: %w", err)
@@ -51,11 +51,11 @@ type Comparison struct {
 // Missing returns the fields of want that got lacks, sorted, and the excuses that
 // nothing needed.
 func (c Comparison) Missing(want, got []byte) (missing, unneeded []string, err error) {
-	wanted, err := Of(want)
+	wanted, err := of(want)
 	if err != nil {
 		return nil, nil, err
 	}
-	have, err := Of(got)
+	have, err := of(got)
 	if err != nil {
 		return nil, nil, err
 	}

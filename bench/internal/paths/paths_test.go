@@ -6,12 +6,12 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	got, err := Of([]byte(`{"a":{"x.y":1,"b":null},"l":[{"c":1},{"d":[2]}],"e":[],"s":"t"}`))
+	got, err := of([]byte(`{"a":{"x.y":1,"b":null},"l":[{"c":1},{"d":[2]}],"e":[],"s":"t"}`))
 	want := []string{"a", "a.b", "a.x.y", "e", "l", "l[]", "l[].c", "l[].d", "l[].d[]", "s"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q %v, want %q", got, err, want)
 	}
-	if _, err := Of([]byte("{")); err == nil {
+	if _, err := of([]byte("{")); err == nil {
 		t.Error("no error for what is no JSON")
 	}
 }
