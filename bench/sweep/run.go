@@ -21,6 +21,8 @@ type Server interface {
 	// URLs are the base URLs, one for each replica.
 	URLs() []string
 	Launched() []manifest.Launched
+	// PIDs are its living processes, where they are known.
+	PIDs() []int
 	// Warnings are what its log said up to now.
 	Warnings() []string
 	// Logs are the files that the replicas write to.
@@ -29,6 +31,7 @@ type Server interface {
 	// says why.
 	Done() <-chan struct{}
 	Err() error
+	// Stop ends it in order, or at once when the context ends.
 	Stop(context.Context) error
 }
 
@@ -365,13 +368,16 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	if r.Start == nil {
 		return nil, errors.New("the point has a server, but nothing can start it")
 	}
+	if r.over(ctx) { // while the last one was stopped
+		return nil, ErrInterrupted
+	}
 	if r.Starting != nil {
 		r.Starting(s)
 	}
-	ctx, cancel := stopContext(ctx, r.Stop)
+	starting, cancel := stopContext(ctx, r.Stop)
 	defer cancel()
 	begin := time.Now()
-	srv, err := r.Start(ctx, *p.Server)
+	srv, err := r.Start(server.WithHurry(starting, ctx), *p.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -380,12 +386,13 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	return srv, nil
 }
 
-// stopServer ends the running server, also where ctx has ended.
+// stopServer ends the running server: in order, or at once where ctx has ended or
+// ends meanwhile.
 func (r *runner) stopServer(ctx context.Context) {
 	if r.srv == nil {
 		return
 	}
-	if err := r.srv.Stop(context.WithoutCancel(ctx)); err != nil {
+	if err := r.srv.Stop(ctx); err != nil {
 		r.note("the server did not stop in good order: %v", err)
 	}
 	urls := r.srv.URLs()

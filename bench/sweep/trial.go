@@ -133,7 +133,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 	if srv != nil {
 		urls := srv.URLs()
 		cfg.Target.BaseURL, cfg.Replicas = urls[0], urls[1:]
-		cfg.Declared.Launch = srv.Launched()
+		cfg.Declared.Launch, cfg.ServerPIDs = srv.Launched(), srv.PIDs()
 		gone = srv.Done()
 	}
 	res, end, err := r.watched(ctx, s, cfg, gone)
@@ -185,14 +185,36 @@ func launchedWithoutCache(l []manifest.Launched) bool {
 	return len(l) > 0 && slices.Contains(l[0].Args, "--no-enable-prefix-caching")
 }
 
+// endWait is how long after its connections break a server's end may become known:
+// its log is read first.
+const endWait = time.Second
+
+func endsWithin(srv Server, patience time.Duration) bool {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-srv.Done():
+		return true
+	case <-late.C:
+	}
+	select { // both may have come at a time
+	case <-srv.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // settle makes the result say what ended it, and returns what that was.
 func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Redactor) ending {
 	whole := res.Outcome == manifest.Completed && res.Summary.Failed == 0
 	if srv != nil && !whole && end != byUser {
-		select {
-		case <-srv.Done():
+		patience := time.Duration(0)
+		if res.Summary.Failed > 0 || res.Failure != nil {
+			patience = endWait
+		}
+		if endsWithin(srv, patience) {
 			end = byServer
-		default:
 		}
 	}
 	switch {

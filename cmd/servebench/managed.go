@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/server"
@@ -17,6 +18,7 @@ import (
 type serverGroup interface {
 	URLs() []string
 	Launched() []manifest.Launched
+	PIDs() []int        // of their living processes, where they are known
 	Warnings() []string // lines of the logs that match a pattern
 	Done() <-chan struct{}
 	Err() error // why they ended, once Done is closed
@@ -55,8 +57,12 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 func (o *options) aim(group serverGroup) {
 	urls := group.URLs()
 	o.config.Target.BaseURL, o.config.Replicas = urls[0], slices.Clone(urls[1:])
-	o.config.Declared.Launch = group.Launched()
+	o.config.Declared.Launch, o.config.ServerPIDs = group.Launched(), group.PIDs()
 }
+
+// endWait is how long after its connections break a server's end may become known:
+// its log is read first.
+const endWait = time.Second
 
 // settle ends the servers after a run and tells in its result what they left.
 // It returns why they ended by themselves, if they did.
@@ -65,7 +71,18 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 		return nil
 	}
 	var died error
+	patience := time.Duration(0)
+	if res == nil || res.Failure != nil || res.Summary.Failed > 0 {
+		patience = endWait
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
+	case <-group.Done():
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	select { // two may have come at a time
 	case <-group.Done():
 		if died = group.Err(); died == nil {
 			died = errors.New("exit 0")

@@ -252,6 +252,7 @@ func (f *fakeServer) URLs() []string { return []string{f.url} }
 func (f *fakeServer) Launched() []manifest.Launched {
 	return []manifest.Launched{{Args: []string{"vllm", "serve", "m"}}}
 }
+func (f *fakeServer) PIDs() []int                { return []int{1} }
 func (f *fakeServer) Warnings() []string         { return f.warned }
 func (f *fakeServer) Done() <-chan struct{}      { return f.dead }
 func (f *fakeServer) Err() error                 { return f.died }
@@ -349,6 +350,33 @@ func TestServerThatDies(t *testing.T) {
 		if !slices.ContainsFunc(m.Artifacts, func(a manifest.Artifact) bool { return a.Filename == "r.server.log" }) {
 			t.Errorf("%+v", m.Artifacts)
 		}
+	}
+}
+
+// A server that ends with the last requests, which fail all at once, ended during
+// the run all the same, though that is known only later.
+func TestServerThatDiesLast(t *testing.T) {
+	f := &fakeServer{dead: make(chan struct{}), died: &server.StartError{Stage: "runtime", Category: "killed", Message: "signal 9"}}
+	quick, answers := sim.New(sim.Config{}), 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/completions" {
+			if answers++; answers > 2 {
+				if answers == 4 {
+					time.AfterFunc(100*time.Millisecond, func() { close(f.dead) })
+				}
+				panic(http.ErrAbortHandler)
+			}
+		}
+		quick.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	f.url = srv.URL
+	code, said, m, _ := managed(t, managedFile, func(context.Context, server.Config) (serverGroup, error) { return f, nil })
+	if code != exitTarget || !strings.Contains(said, "the server ended during the run: signal 9") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	if !slices.Contains(m.Warnings, "The server ended during the run: signal 9") {
+		t.Errorf("%q", m.Warnings)
 	}
 }
 

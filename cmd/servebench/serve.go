@@ -20,6 +20,7 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/runfile"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen/openai"
 )
@@ -241,7 +242,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	defer signals.stop()
 	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
 	starting, cancel := untilClosed(ctx, o.config.Stop)
-	group, err := o.startGroup(starting, t)
+	group, err := o.startGroup(server.WithHurry(starting, ctx), t)
 	interrupted := starting.Err() != nil
 	cancel()
 	if err != nil {
@@ -286,7 +287,7 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 			t.fail(err)
 		}
 		return leakErr
-	case died != nil && (err != nil || res.Stopped):
+	case died != nil && (err != nil || res.Stopped || res.Summary.Failed > 0):
 		return &exitError{code: exitTarget, err: errors.New("the server ended during the run: " + reason(died))}
 	case res.Stopped:
 		err := fmt.Errorf("interrupted after %d of %d requests", res.Summary.Completed, len(res.Records))

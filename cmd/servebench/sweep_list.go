@@ -200,6 +200,7 @@ func startEmbedded(c *sim.Config) (sweep.Server, error) {
 
 func (e *embeddedServer) URLs() []string                { return []string{e.url} }
 func (e *embeddedServer) Launched() []manifest.Launched { return nil }
+func (e *embeddedServer) PIDs() []int                   { return nil }
 func (e *embeddedServer) Warnings() []string            { return nil }
 func (e *embeddedServer) Logs() []string                { return nil }
 func (e *embeddedServer) Done() <-chan struct{}         { return e.done }
