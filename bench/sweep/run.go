@@ -65,7 +65,7 @@ type Options struct {
 	Starting func(Step)
 	// Began tells of a run; what it returns, if anything, is kept up to date.
 	Began func(Step) *bench.Progress
-	// Ended tells of a run that is saved, and how long the rest takes.
+	// Ended tells of a run that is saved, or could not be, and how long the rest takes.
 	Ended func(Step, *bench.Result, Estimate)
 	// Note tells in a sentence what else there is to know.
 	Note func(string)

@@ -513,6 +513,32 @@ func TestInterruptedAtStop(t *testing.T) {
 	})
 }
 
+// A folder that was removed meanwhile is made again; what cannot be saved is told.
+func TestFolderGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, parent := newWorld(t), t.TempDir()
+		dir := filepath.Join(parent, "out")
+		e := experiment(w.point("a", "one"))
+		time.AfterFunc(startTime+100*ms, func() { os.RemoveAll(dir) })
+		r := w.run(dir, e)
+		same(t, "outcomes", statuses(r.outcomes), []string{"a completed [completed]"})
+		checkFiles(t, dir, r.outcomes)
+
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(startTime+100*ms, func() {
+			os.RemoveAll(dir)
+			os.WriteFile(dir, nil, 0o666)
+		})
+		r = w.run(dir, e)
+		if !errors.Is(r.err, sweep.ErrUnsaved) {
+			t.Error(r.err)
+		}
+		same(t, "told", r.order, []string{"1/1 a trial 1 attempt 1 completed"})
+	})
+}
+
 // A run knows the processes of its server, which nvidia-smi is asked about.
 func TestServerProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

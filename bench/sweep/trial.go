@@ -40,6 +40,9 @@ func (r *runner) attempt(ctx context.Context, s Step) (*trialState, *bench.Resul
 	}
 	t, err := r.save(s, res, page)
 	if err != nil {
+		if r.Ended != nil { // the numbers are known all the same
+			r.Ended(s, res, r.left(s))
+		}
 		return nil, nil, fmt.Errorf("point %s: %w: %w", s.Point.ID, ErrUnsaved, err)
 	}
 	t.Again = end == byUser

@@ -182,29 +182,19 @@ func dashed(text string) string {
 	return compound().ReplaceAllString(text, "$1--$2$3")
 }
 
-// startSim starts the simulator in this process and makes it the target; one that is
-// like the server of several replicas is as many servers.
-func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
+// listenSim opens what the simulator in this process will listen on, for each replica
+// of a server that it is like, after it was fitted to that one once.
+func (o *options) listenSim(note func(string)) (listeners []net.Listener, err error) {
 	replicas := 1
 	if o.like != nil {
-		e, doubt, err := o.like.fit()
-		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
+		replicas = max(o.like.Replicas, 1)
+		if err := o.fitSim(replicas, note); err != nil {
+			return nil, err
 		}
-		if doubt != nil {
-			t.notef("warning: --sim-like: %v", doubt)
-		}
-		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
-		words := engineFlags(e)
-		if o.sim.MaxModelLen > 0 {
-			words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
-		}
-		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
 	}
 	if err := o.sim.Validate(); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}
 	}
-	var listeners []net.Listener
 	for range replicas {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -215,6 +205,38 @@ func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error,
 		}
 		listeners = append(listeners, l)
 	}
+	return listeners, nil
+}
+
+// fitSim makes the simulator like the server of --sim-like.
+func (o *options) fitSim(replicas int, note func(string)) error {
+	if o.sim.Engine != nil {
+		return nil // it is
+	}
+	e, doubt, err := o.like.fit()
+	if err != nil {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
+	}
+	if doubt != nil {
+		note(fmt.Sprintf("warning: --sim-like: %v", doubt))
+	}
+	o.sim.Engine = &e
+	words := engineFlags(e)
+	if o.sim.MaxModelLen > 0 {
+		words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
+	}
+	note(fmt.Sprintf("simulating %d x servebench sim %s", replicas, strings.Join(words, " ")))
+	return nil
+}
+
+// startSim starts the simulator in this process and makes it the target; one that is
+// like the server of several replicas is as many servers.
+func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
+	listeners, err := o.listenSim(func(n string) { t.notef("%s", n) })
+	if err != nil {
+		return nil, err
+	}
+	replicas := len(listeners)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, replicas)
 	for i, l := range listeners {

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
-	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,7 +53,7 @@ func expandLists(words []string) (all [][]string, choices [][]choice, err error)
 		var chosen [][]choice
 		for i := range all {
 			for j, v := range values {
-				if slices.Contains(values[:j], v) {
+				if slices.ContainsFunc(values[:j], func(o string) bool { return o == v || sameNumber(o, v) }) {
 					return nil, nil, fmt.Errorf("--%s: %s is there twice; want each value once", name, quoteWord(v))
 				}
 				longer = append(longer, append(slices.Clone(all[i]), "--"+name+"="+v))
@@ -76,6 +76,13 @@ func expandLists(words []string) (all [][]string, choices [][]choice, err error)
 		}
 	}
 	return all, choices, nil
+}
+
+// sameNumber tells whether two values are one: 1e2 and 100, inf and Infinity.
+func sameNumber(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
 }
 
 // mostPoints bounds the points of lists.
@@ -150,55 +157,68 @@ func isEmbedded(c *server.Config) bool {
 }
 
 // embed makes --sim the server of the points that have it, and returns what starts
-// servers: points with the same simulator share it.
-func (s *study) embed() func(context.Context, server.Config) (sweep.Server, error) {
-	configs := map[string]*sim.Config{}
+// servers: points with the same simulator share it. What there is to know of a
+// simulator is told to note.
+func (s *study) embed(note func(string)) func(context.Context, server.Config) (sweep.Server, error) {
+	simulators := map[string]*options{}
 	for i, o := range s.options {
 		p := &s.experiment.Points[i]
 		if o.sim == nil || p.Server != nil {
 			continue
 		}
-		text, err := json.Marshal(o.sim)
+		text, err := json.Marshal(struct {
+			*sim.Config
+			Like *likeness `json:",omitempty"`
+		}{o.sim, o.like})
 		if err != nil { // it has no such field; a name of its own keeps the points apart
 			text = fmt.Append(nil, i)
 		}
 		p.Server, p.Digest = &server.Config{Command: []string{embeddedName, string(text)}}, ""
-		configs[string(text)] = o.sim
+		if simulators[string(text)] == nil {
+			simulators[string(text)] = o
+		}
 	}
 	return func(ctx context.Context, c server.Config) (sweep.Server, error) {
 		if isEmbedded(&c) {
-			return startEmbedded(configs[c.Command[1]])
+			return startEmbedded(simulators[c.Command[1]], note)
 		}
 		return startServer(ctx, c)
 	}
 }
 
-// embeddedServer is the simulator in this process.
+// embeddedServer is the simulator in this process, as many as there are replicas.
 type embeddedServer struct {
-	url    string
+	urls   []string
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // once done is closed
 }
 
-func startEmbedded(c *sim.Config) (sweep.Server, error) {
-	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func startEmbedded(o *options, note func(string)) (sweep.Server, error) {
+	listeners, err := o.listenSim(note)
 	if err != nil {
-		return nil, fmt.Errorf("start the simulator: %w", err)
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &embeddedServer{url: "http://" + l.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	e := &embeddedServer{cancel: cancel, done: make(chan struct{})}
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		e.urls = append(e.urls, "http://"+l.Addr().String())
+		go func() {
+			defer cancel() // where one ends, all do
+			ended <- sim.New(*o.sim).Serve(ctx, l)
+		}()
+	}
 	go func() {
 		defer close(e.done)
-		e.err = sim.New(*c).Serve(ctx, l)
+		for range listeners {
+			e.err = errors.Join(e.err, <-ended)
+		}
 	}()
 	return e, nil
 }
 
-func (e *embeddedServer) URLs() []string                { return []string{e.url} }
+func (e *embeddedServer) URLs() []string                { return e.urls }
 func (e *embeddedServer) Launched() []manifest.Launched { return nil }
 func (e *embeddedServer) PIDs() []int                   { return nil }
 func (e *embeddedServer) Warnings() []string            { return nil }
