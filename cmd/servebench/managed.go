@@ -64,9 +64,19 @@ func (o *options) aim(group serverGroup) {
 // its log is read first.
 const endWait = time.Second
 
-// settle ends the servers after a run and tells in its result what they left.
-// It returns why they ended by themselves, if they did.
-func settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
+// endGroup ends the servers: in order, or at once when ctx ends.
+func endGroup(ctx context.Context, group serverGroup, t *terminal) {
+	if group == nil {
+		return
+	}
+	if err := group.Stop(ctx); err != nil {
+		t.notef("ending the server: %v", err)
+	}
+}
+
+// settle tells in the result of a run what its servers left. It returns why they
+// ended by themselves, if they did.
+func settle(ctx context.Context, group serverGroup, res *bench.Result) error {
 	if group == nil {
 		return nil
 	}
@@ -88,9 +98,6 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 			died = errors.New("exit 0")
 		}
 	default:
-	}
-	if err := group.Stop(ctx); err != nil && died == nil {
-		t.notef("ending the server: %v", err)
 	}
 	if res == nil {
 		return died

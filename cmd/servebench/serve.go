@@ -270,12 +270,13 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return o.notStarted(ctx, err, interrupted, signals, t)
 	}
+	defer endGroup(ctx, group, t) // after all is saved and shown: it may take its time
 	watch := o.endWith(group, signals, t)
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
 	res, err := bench.Run(ctx, o.config)
 	hide()
 	watch()
-	died := settle(ctx, group, res, t)
+	died := settle(ctx, group, res)
 	var target *bench.TargetError
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
