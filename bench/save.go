@@ -236,6 +236,9 @@ func writeWhole(path string, fill func(io.Writer) error) (sum string, size int64
 	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
 		return "", 0, errors.New("no regular file any more")
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil { // it may have gone since Check
+		return "", 0, err
+	}
 	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o666))
 	if err != nil {
 		return "", 0, err

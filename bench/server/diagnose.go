@@ -23,19 +23,19 @@ const (
 // argparse, pydantic, uvicorn and the shells.
 var reasons = []struct {
 	category string
-	re       *regexp.Regexp
+	quick
 }{
-	{categoryKV, regexp.MustCompile(`No available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)|(?i)\bkv cache (?:memory )?allocation\b`)},
-	{categoryMemory, regexp.MustCompile(`OutOfMemoryError|(?:CUDA|HIP|XPU) out of memory|^(?:\w+\.)*MemoryError\b|can't allocate memory|Cannot allocate memory|std::bad_alloc|Free memory on device .* is less than|CUDA error: out of memory`)},
-	{categoryPort, regexp.MustCompile(`(?i)address already in use|EADDRINUSE`)},
-	{categoryModel, regexp.MustCompile(`Invalid repository ID or local directory|(?:RepositoryNotFound|RevisionNotFound|GatedRepo|LocalEntryNotFound|HFValidation)Error\b|is not a local folder and is not a valid model identifier|Cannot find an appropriate cached snapshot folder|couldn't connect to 'https?://[^']*' to load|does not appear to have a file named|^Repo id must `)},
-	{categoryArg, regexp.MustCompile(`^\S.*: error: |^error: (?:unexpected|unrecognized|unknown|invalid|the following|argument)|^Value error, |flag provided but not defined|unknown (?:shorthand )?flag|(?i)^unknown (?:flag|option|argument)`)},
-	{categoryCommand, regexp.MustCompile(`: (?:command )?not found$|No module named '?vllm'?\b|executable file not found`)},
+	{categoryKV, quickly(regexp.MustCompile(`No available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)|(?i)\bkv cache (?:memory )?allocation\b`))},
+	{categoryMemory, quickly(regexp.MustCompile(`OutOfMemoryError|(?:CUDA|HIP|XPU) out of memory|^(?:\w+\.)*MemoryError\b|can't allocate memory|Cannot allocate memory|std::bad_alloc|Free memory on device .* is less than|CUDA error: out of memory`))},
+	{categoryPort, quickly(regexp.MustCompile(`(?i)address already in use|EADDRINUSE`))},
+	{categoryModel, quickly(regexp.MustCompile(`Invalid repository ID or local directory|(?:RepositoryNotFound|RevisionNotFound|GatedRepo|LocalEntryNotFound|HFValidation)Error\b|is not a local folder and is not a valid model identifier|Cannot find an appropriate cached snapshot folder|couldn't connect to 'https?://[^']*' to load|does not appear to have a file named|^Repo id must `))},
+	{categoryArg, quickly(regexp.MustCompile(`^\S.*: error: |^error: (?:unexpected|unrecognized|unknown|invalid|the following|argument)|^Value error, |flag provided but not defined|unknown (?:shorthand )?flag|(?i)^unknown (?:flag|option|argument)`))},
+	{categoryCommand, quickly(regexp.MustCompile(`: (?:command )?not found$|No module named '?vllm'?\b|executable file not found`))},
 }
 
 var (
 	// raised is the last line of a Python traceback, or of a Go panic.
-	raised = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt)\b(?:: |$)|^panic: |^fatal error: `)
+	raised = quickly(regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt)\b(?:: |$)|^panic: |^fatal error: `))
 	// elsewhere is one that only says that another process failed.
 	elsewhere = regexp.MustCompile(`[Ss]ee root cause above|See stack trace|initialization failed due to an exception in a`)
 )
@@ -49,14 +49,30 @@ type diagnosis struct {
 	echo   string // the last exception of all
 }
 
-// see takes the log's next line, without control characters.
-func (d *diagnosis) see(line string) {
+// tells reports whether any of the expressions can match a line.
+func tells(folded string) bool {
+	if raised.may(folded) {
+		return true
+	}
+	for i := range reasons {
+		if reasons[i].may(folded) {
+			return true
+		}
+	}
+	return false
+}
+
+// see takes the log's next line, without control characters, and the same folded.
+func (d *diagnosis) see(line, folded string) {
+	if !tells(folded) {
+		return
+	}
 	line = origin.ReplaceAllString(line, "")
 	if strings.HasPrefix(line, "    ") {
 		return // a traceback's source, which may name an exception too
 	}
 	line, _, _ = strings.Cut(strings.TrimSpace(line), " [type=") // pydantic's details
-	if raised.MatchString(line) {
+	if raised.match(line, folded) {
 		if d.echo = brief(line); !elsewhere.MatchString(line) {
 			d.raised = d.echo
 		}
@@ -65,7 +81,7 @@ func (d *diagnosis) see(line string) {
 		if d.reason > 0 && i+1 >= d.reason {
 			return
 		}
-		if r.re.MatchString(line) {
+		if r.match(line, folded) {
 			d.reason, d.why = i+1, brief(line)
 			return
 		}

@@ -46,8 +46,8 @@ type Group struct {
 // Start starts the replicas of a server side by side and returns once each has
 // answered 200. A server that does not come so far is a [*StartError]; anything
 // else wrong is another error. ctx bounds the start alone: when it ends, what was
-// started is stopped in order, and its cause is the error. On an error nothing is
-// left running.
+// started is stopped in order, and its cause is the error; [WithHurry] says when that
+// must not last any longer. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config) (*Group, error) {
 	if err := errors.Join(cfg.Validate(), supported); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Group, error) {
 	}
 	// What runs is ended in order, so that the logs are whole when they are asked
 	// why. This takes no longer than StopTimeout and killTime.
-	stopErr := g.Stop(context.WithoutCancel(ctx))
+	stopErr := g.Stop(hurryOf(ctx))
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if e, ok := errors.AsType[*StartError](err); ok && g.first != nil && g.first.index == e.Replica {
@@ -77,6 +77,22 @@ func Start(ctx context.Context, cfg Config) (*Group, error) {
 		err = fmt.Errorf("%w; and %w", err, stopErr)
 	}
 	return nil, err
+}
+
+type hurryKey struct{}
+
+// WithHurry returns a context for Start. When hurry ends while a start that failed or
+// was canceled is being stopped, what is left gets KILL at once.
+func WithHurry(ctx, hurry context.Context) context.Context {
+	return context.WithValue(ctx, hurryKey{}, hurry)
+}
+
+// hurryOf is the context that ends when a stop is to be hurried.
+func hurryOf(ctx context.Context) context.Context {
+	if hurry, ok := ctx.Value(hurryKey{}).(context.Context); ok {
+		return hurry
+	}
+	return context.WithoutCancel(ctx)
 }
 
 // prepare finds all that a start needs but the processes.

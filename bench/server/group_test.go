@@ -437,6 +437,29 @@ func TestCancelStart(t *testing.T) {
 	}
 }
 
+// TestCancelStartHurries: a canceled start is patient with what ignores TERM, until
+// it is told to hurry.
+func TestCancelStartHurries(t *testing.T) {
+	t.Parallel()
+	held := newHolders(t)
+	cfg := fake("FIFO", held.path, "STUBBORN", "1", "DEAF", "1")
+	cfg.StopTimeout = time.Hour
+	hurry, now := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(hurry)
+	result := make(chan error)
+	go func() {
+		_, err := Start(WithHurry(ctx, hurry), cfg)
+		result <- err
+	}()
+	<-held.lines
+	cancel()
+	now()
+	if err := <-result; err != context.Canceled {
+		t.Error(err)
+	}
+	held.gone(t, 10*time.Second)
+}
+
 // TestStopHurries: when Stop's context ends, what ignores TERM is killed at once.
 func TestStopHurries(t *testing.T) {
 	t.Parallel()

@@ -111,11 +111,12 @@ func (c *capture) line(s string) {
 	if s == "" {
 		return
 	}
-	c.warn.see(s)
+	folded := fold(s)
+	c.warn.see(s, folded)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = s
-	c.diag.see(s)
+	c.diag.see(s, folded)
 }
 
 // end is the last lines of the log, as they are.
@@ -197,7 +198,7 @@ type warnings struct {
 // pattern is an expression and the lines that matched it: until the servers were
 // ready, then during runs that are over, and since then.
 type pattern struct {
-	re                   *regexp.Regexp
+	quick
 	start, before, since tally
 }
 
@@ -219,15 +220,15 @@ func (t tally) plus(later tally) tally {
 func watchFor(expressions []string) *warnings {
 	w := &warnings{}
 	for _, e := range slices.Concat(expressions, defaultWarnings) {
-		w.list = append(w.list, &pattern{re: regexp.MustCompile(e)})
+		w.list = append(w.list, &pattern{quick: quickly(regexp.MustCompile(e))})
 	}
 	return w
 }
 
-// see counts a line for the first expression that it matches.
-func (w *warnings) see(line string) {
+// see counts a line for the first expression that it matches; folded is fold(line).
+func (w *warnings) see(line, folded string) {
 	for _, p := range w.list {
-		if !p.re.MatchString(line) {
+		if !p.match(line, folded) {
 			continue
 		}
 		w.mu.Lock()

@@ -121,7 +121,7 @@ func TestWarningsAreCountedOnce(t *testing.T) {
 // TestWarningsOfRuns: what a run made the server say is no word about the next one.
 func TestWarningsOfRuns(t *testing.T) {
 	w := watchFor([]string{"odd", "full"})
-	w.see("odd scales")
+	w.see("odd scales", fold("odd scales"))
 	w.ready()
 	for i, c := range []struct {
 		lines []string
@@ -133,7 +133,7 @@ func TestWarningsOfRuns(t *testing.T) {
 		{nil, []string{"the server's log says: odd scales", "the server's log said during an earlier run: odd step", "the server's log said during an earlier run, first of 3 such lines: full at 1"}},
 	} {
 		for _, l := range c.lines {
-			w.see(l)
+			w.see(l, fold(l))
 		}
 		if d := cmp.Diff(c.want, w.take()); d != "" {
 			t.Errorf("run %d: %s", i+1, d)

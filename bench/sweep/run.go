@@ -21,7 +21,7 @@ type Server interface {
 	// URLs are the base URLs, one for each replica.
 	URLs() []string
 	Launched() []manifest.Launched
-	// PIDs are its processes, those that are known.
+	// PIDs are its living processes, where they are known.
 	PIDs() []int
 	// Warnings are asked for once after each run: what its log says that a reader of
 	// that run's numbers should know.
@@ -31,6 +31,7 @@ type Server interface {
 	// Done is closed when the server has ended unasked; Err then says why.
 	Done() <-chan struct{}
 	Err() error
+	// Stop ends it in order, or at once when the context ends.
 	Stop(context.Context) error
 }
 
@@ -64,7 +65,7 @@ type Options struct {
 	Starting func(Step)
 	// Began tells of a run; what it returns, if anything, is kept up to date.
 	Began func(Step) *bench.Progress
-	// Ended tells of a run that is saved, and how long the rest takes.
+	// Ended tells of a run that is saved, or could not be, and how long the rest takes.
 	Ended func(Step, *bench.Result, Estimate)
 	// Note tells in a sentence what else there is to know.
 	Note func(string)
@@ -367,13 +368,16 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	if r.Start == nil {
 		return nil, errors.New("the point has a server, but nothing can start it")
 	}
+	if r.over(ctx) { // while the last one was stopped
+		return nil, ErrInterrupted
+	}
 	if r.Starting != nil {
 		r.Starting(s)
 	}
-	ctx, cancel := bench.UntilStopped(ctx, r.Stop)
+	starting, cancel := bench.UntilStopped(ctx, r.Stop)
 	defer cancel()
 	begin := time.Now()
-	srv, err := r.Start(ctx, *p.Server)
+	srv, err := r.Start(server.WithHurry(starting, ctx), *p.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +386,8 @@ func (r *runner) ensure(ctx context.Context, s Step) (Server, error) {
 	return srv, nil
 }
 
-// stopServer ends the running server, in order unless ctx has ended.
+// stopServer ends the running server: in order, or at once where ctx has ended or
+// ends meanwhile.
 func (r *runner) stopServer(ctx context.Context) {
 	if r.srv == nil {
 		return

@@ -45,7 +45,8 @@ type world struct {
 	fail func(n int, c server.Config) error
 	asks int
 	// handler, if set, wraps the simulator.
-	handler func(http.Handler, *fakeServer) http.Handler
+	handler  func(http.Handler, *fakeServer) http.Handler
+	stopping func(context.Context)
 }
 
 // startTime is how long a server takes to start.
@@ -127,6 +128,9 @@ func (f *fakeServer) Stop(ctx context.Context) error {
 	f.w.mu.Lock()
 	f.w.hurried = ctx.Err() != nil
 	f.w.mu.Unlock()
+	if f.w.stopping != nil {
+		f.w.stopping(ctx)
+	}
 	f.end(nil)
 	return nil
 }
@@ -472,6 +476,94 @@ func TestServerEnds(t *testing.T) {
 		if len(w.started) != 2 {
 			t.Errorf("servers %v", w.started)
 		}
+	})
+}
+
+// A server's end becomes known after its connections broke: the run still failed, and
+// the next point has another server.
+func TestServerEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		w.handler = func(next http.Handler, f *fakeServer) http.Handler {
+			if f.url == "http://server-0.test" {
+				time.AfterFunc(200*ms, func() { f.stop() })
+				time.AfterFunc(700*ms, func() { f.end(errors.New("exit status 9")) })
+			}
+			return next
+		}
+		r := w.run(dir, experiment(w.point("a", "one"), w.point("b", "one")))
+		same(t, "outcomes", statuses(r.outcomes), []string{"a failed [failed]", "b completed [completed]"})
+		if f := r.outcomes[0].Failure; f == nil || f.Category != "server_exited" {
+			t.Errorf("failure %+v", f)
+		}
+	})
+}
+
+// The first signal while a server stops ends the experiment: no other is started. The
+// second one ends the patience with it.
+func TestInterruptedAtStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, dir := newWorld(t), t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stop := make(chan struct{})
+		w.stopping = func(ctx context.Context) {
+			time.AfterFunc(time.Second, func() { close(stop) })
+			time.AfterFunc(3*time.Second, cancel)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+				t.Error("it did not hurry")
+			}
+			w.stopping = nil
+		}
+		var starting []string
+		outs, err := sweep.Run(ctx, experiment(w.point("a", "one"), w.point("b", "two")), sweep.Options{
+			Dir: dir, Start: w.start, Stop: stop, Starting: func(s sweep.Step) { starting = append(starting, s.Point.ID) },
+		})
+		if !errors.Is(err, sweep.ErrInterrupted) {
+			t.Error(err)
+		}
+		same(t, "outcomes", statuses(outs), []string{"a completed [completed]"})
+		same(t, "starting", starting, []string{"a"})
+	})
+}
+
+// A folder that was removed meanwhile is made again; what cannot be saved is told.
+func TestFolderGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, parent := newWorld(t), t.TempDir()
+		dir := filepath.Join(parent, "out")
+		e := experiment(w.point("a", "one"))
+		time.AfterFunc(startTime+100*ms, func() { os.RemoveAll(dir) })
+		r := w.run(dir, e)
+		same(t, "outcomes", statuses(r.outcomes), []string{"a completed [completed]"})
+		checkFiles(t, dir, r.outcomes)
+
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(startTime+100*ms, func() {
+			os.RemoveAll(dir)
+			os.WriteFile(dir, nil, 0o666)
+		})
+		r = w.run(dir, e)
+		if !errors.Is(r.err, sweep.ErrUnsaved) {
+			t.Error(r.err)
+		}
+		same(t, "told", r.order, []string{"1/1 a trial 1 attempt 1 completed"})
+	})
+}
+
+// A run knows the processes of its server, which nvidia-smi is asked about.
+func TestServerProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var pids []int
+		w.run(t.TempDir(), experiment(w.point("a", "one")), func(o *sweep.Options) {
+			o.Ended = func(_ sweep.Step, res *bench.Result, _ sweep.Estimate) { pids = res.Config.ServerPIDs }
+		})
+		same(t, "processes", pids, []int{4711})
 	})
 }
 

@@ -81,7 +81,7 @@ func readState(dir, id string) (*state, error) {
 	}
 	s, err := parseState(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w; want it as it was, or no such file: then every run is made again, and the files there are set aside", path, err)
 	}
 	if s.Experiment != id {
 		return nil, fmt.Errorf("%s: it is of the experiment %q; want %q", path, s.Experiment, id)

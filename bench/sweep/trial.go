@@ -37,6 +37,9 @@ func (r *runner) attempt(ctx context.Context, s Step) (*trialState, *bench.Resul
 	}
 	t, err := r.save(s, res, page)
 	if err != nil {
+		if r.Ended != nil { // the numbers are known all the same
+			r.Ended(s, res, r.left(s))
+		}
 		return nil, nil, fmt.Errorf("point %s: %w: %w", s.Point.ID, ErrUnsaved, err)
 	}
 	t.Again = end == byUser
@@ -156,14 +159,36 @@ func withoutCache(commands []manifest.Launched) bool {
 	return len(commands) > 0
 }
 
+// endWait is how long after its connections break a server's end may become known:
+// its log is read first.
+const endWait = time.Second
+
+func endsWithin(srv Server, patience time.Duration) bool {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-srv.Done():
+		return true
+	case <-late.C:
+	}
+	select { // both may have come at a time
+	case <-srv.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // settle makes the result say what ended it, and returns what that was.
 func settle(res *bench.Result, s Step, srv Server, end ending, red *manifest.Redactor) ending {
 	whole := res.Outcome == manifest.Completed && res.Summary.Failed == 0
 	if srv != nil && !whole && end != byUser {
-		select {
-		case <-srv.Done():
+		patience := time.Duration(0)
+		if res.Summary.Failed > 0 || res.Failure != nil {
+			patience = endWait
+		}
+		if endsWithin(srv, patience) {
 			end = byServer
-		default:
 		}
 	}
 	switch {

@@ -25,8 +25,8 @@ var _ sweep.Server = (*embeddedServer)(nil)
 
 // startSim starts the simulator in this process; one that is like the server of
 // several replicas is as many servers.
-func (o *options) startSim(t *terminal) (*embeddedServer, error) {
-	if err := o.fitSim(t); err != nil {
+func (o *options) startSim(note func(string)) (*embeddedServer, error) {
+	if err := o.fitSim(note); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
 	}
 	if err := o.sim.Validate(); err != nil {
@@ -71,23 +71,23 @@ func (o *options) simReplicas() int {
 
 // fitSim makes the simulator like the server of a manifest, where there is one, and
 // says how to have the same without it.
-func (o *options) fitSim(t *terminal) error {
-	if o.like == nil {
-		return nil
+func (o *options) fitSim(note func(string)) error {
+	if o.like == nil || o.sim.Engine != nil {
+		return nil // it is what it is
 	}
 	e, doubt, err := o.like.fit()
 	if err != nil {
 		return err
 	}
 	if doubt != nil {
-		t.notef("warning: --sim-like: %v", doubt)
+		note(fmt.Sprintf("warning: --sim-like: %v", doubt))
 	}
 	o.sim.Engine = &e
 	words := engineFlags(e)
 	if o.sim.MaxModelLen > 0 {
 		words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
 	}
-	t.notef("simulating %d x servebench sim %s", o.simReplicas(), strings.Join(words, " "))
+	note(fmt.Sprintf("simulating %d x servebench sim %s", o.simReplicas(), strings.Join(words, " ")))
 	return nil
 }
 

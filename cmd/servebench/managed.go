@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/server"
@@ -17,7 +18,7 @@ import (
 type serverGroup interface {
 	URLs() []string
 	Launched() []manifest.Launched
-	PIDs() []int
+	PIDs() []int        // of their living processes, where they are known
 	Warnings() []string // lines of the logs that match a pattern
 	Done() <-chan struct{}
 	Err() error // why they ended, once Done is closed
@@ -65,22 +66,44 @@ func (o *options) aim(group serverGroup) {
 	o.config.Declared.Launch, o.config.ServerPIDs = group.Launched(), group.PIDs()
 }
 
-// settle ends the servers after a run and tells in its result what they left.
-// It returns why they ended by themselves, if they did.
-func (o *options) settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
+// endWait is how long after its connections break a server's end may become known:
+// its log is read first.
+const endWait = time.Second
+
+// endGroup ends the servers: in order, or at once when ctx ends.
+func endGroup(ctx context.Context, group serverGroup, t *terminal) {
+	if group == nil {
+		return
+	}
+	if err := group.Stop(ctx); err != nil {
+		t.notef("ending the server: %v", err)
+	}
+}
+
+// settle tells in the result of a run what its servers left. It returns why they
+// ended by themselves, if they did.
+func (o *options) settle(ctx context.Context, group serverGroup, res *bench.Result) error {
 	if group == nil {
 		return nil
 	}
 	var died error
+	patience := time.Duration(0)
+	if res == nil || res.Failure != nil || res.Summary.Failed > 0 {
+		patience = endWait
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
+	case <-group.Done():
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	select { // two may have come at a time
 	case <-group.Done():
 		if died = group.Err(); died == nil {
 			died = errors.New("exit 0")
 		}
 	default:
-	}
-	if err := group.Stop(ctx); err != nil && died == nil {
-		t.notef("ending the server: %v", err)
 	}
 	if res == nil {
 		return died

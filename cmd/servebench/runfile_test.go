@@ -247,17 +247,25 @@ type fakeServer struct {
 	died    error
 	warned  []string
 	stopped bool
+	// stopping, if set, is called while it stops.
+	stopping func()
 }
 
 func (f *fakeServer) URLs() []string { return []string{f.url} }
 func (f *fakeServer) Launched() []manifest.Launched {
 	return []manifest.Launched{{Args: []string{"vllm", "serve", "m"}}}
 }
-func (f *fakeServer) PIDs() []int                { return []int{4711} }
-func (f *fakeServer) Warnings() []string         { return f.warned }
-func (f *fakeServer) Done() <-chan struct{}      { return f.dead }
-func (f *fakeServer) Err() error                 { return f.died }
-func (f *fakeServer) Stop(context.Context) error { f.stopped = true; return nil }
+func (f *fakeServer) PIDs() []int           { return []int{4711} }
+func (f *fakeServer) Warnings() []string    { return f.warned }
+func (f *fakeServer) Done() <-chan struct{} { return f.dead }
+func (f *fakeServer) Err() error            { return f.died }
+func (f *fakeServer) Stop(context.Context) error {
+	f.stopped = true
+	if f.stopping != nil {
+		f.stopping()
+	}
+	return nil
+}
 
 // managed runs a run file with a server section against start.
 func managed(t *testing.T, text string, start starter) (code int, said string, m *manifest.Run, dir string) {
@@ -291,6 +299,26 @@ func TestManagedServer(t *testing.T) {
 	}
 	if m.Outcome != manifest.Completed || !slices.Contains(m.Warnings, "fp8 kv at <local-path>") {
 		t.Errorf("%s %q", m.Outcome, m.Warnings)
+	}
+}
+
+// A server may take half a minute to end: what was measured is saved by then.
+func TestSavedBeforeTheServerStops(t *testing.T) {
+	srv := httptest.NewServer(sim.New(sim.Config{}))
+	defer srv.Close()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.manifest.json")
+	f := &fakeServer{url: srv.URL, dead: make(chan struct{}), stopping: func() {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}}
+	o := must(t, "-f", write(t, t.TempDir(), "run.yaml", managedFile), "--manifest", path)
+	o.start = func(context.Context, server.Config) (serverGroup, error) { return f, nil }
+	var out, errs lines
+	term := &terminal{out: &out, err: &errs}
+	if code := term.exit(o.run(t.Context(), term)); code != 0 || !f.stopped {
+		t.Errorf("exit %d, stopped %v: %s", code, f.stopped, errs.String())
 	}
 }
 
@@ -398,6 +426,33 @@ func TestServerThatDies(t *testing.T) {
 		if !slices.ContainsFunc(m.Artifacts, func(a manifest.Artifact) bool { return a.Filename == "r.server.log" }) {
 			t.Errorf("%+v", m.Artifacts)
 		}
+	}
+}
+
+// A server that ends with the last requests, which fail all at once, ended during
+// the run all the same, though that is known only later.
+func TestServerThatDiesLast(t *testing.T) {
+	f := &fakeServer{dead: make(chan struct{}), died: &server.StartError{Stage: "runtime", Category: "killed", Message: "signal 9"}}
+	quick, answers := sim.New(sim.Config{}), 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/completions" {
+			if answers++; answers > 2 {
+				if answers == 4 {
+					time.AfterFunc(100*time.Millisecond, func() { close(f.dead) })
+				}
+				panic(http.ErrAbortHandler)
+			}
+		}
+		quick.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	f.url = srv.URL
+	code, said, m, _ := managed(t, managedFile, func(context.Context, server.Config) (serverGroup, error) { return f, nil })
+	if code != exitTarget || !strings.Contains(said, "the server ended during the run: signal 9") {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	if !slices.Contains(m.Warnings, "The server ended during the run: signal 9") {
+		t.Errorf("%q", m.Warnings)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/runfile"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/loadgen/openai"
 )
 
@@ -113,7 +114,7 @@ func cliFlags(words []string) (flags []cli.Flag) {
 // run runs the benchmark that the options describe.
 func (o *options) run(ctx context.Context, t *terminal) error {
 	if o.sim != nil && !o.dryRun {
-		e, err := o.startSim(t)
+		e, err := o.startSim(func(n string) { t.notef("%s", n) })
 		if err != nil {
 			return err
 		}
@@ -183,18 +184,19 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	o.config.Stop = signals.soft
 	o.config.Progress.Entered = o.timed(o.preamble(t.out), signals, t)
 	starting, cancel := bench.UntilStopped(ctx, o.config.Stop)
-	group, err := o.startGroup(starting, t)
+	group, err := o.startGroup(server.WithHurry(starting, ctx), t)
 	interrupted := starting.Err() != nil
 	cancel()
 	if err != nil {
 		return o.notStarted(ctx, err, interrupted, signals, t)
 	}
+	defer endGroup(ctx, group, t) // after all is saved and shown: it may take its time
 	watch := o.endWith(group, signals, t)
 	hide := showProgress(t.err, o.config.Progress, o.quiet)
 	res, err := bench.Run(ctx, o.config)
 	hide()
 	watch()
-	died := o.settle(ctx, group, res, t)
+	died := o.settle(ctx, group, res)
 	var target *bench.TargetError
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}

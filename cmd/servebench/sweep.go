@@ -203,9 +203,10 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	}
 	first := s.options[0]
 	v := &sweepView{t: t, quiet: first.quiet, e: &s.experiment}
+	note := func(n string) { v.pause(); t.notef("%s", n) }
 	o := sweep.Options{
 		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: secretsOfEnvironment(),
-		Start: s.embed(t), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
+		Start: s.embed(note), Starting: v.starting, Began: v.began, Ended: v.ended, Note: note,
 	}
 	if first.dryRun {
 		return s.printPlan(t, o)

@@ -51,7 +51,7 @@ func expandLists(words []string) (all [][]string, choices [][]choice, err error)
 		var chosen [][]choice
 		for i := range all {
 			for j, v := range values {
-				if slices.Contains(values[:j], v) {
+				if slices.ContainsFunc(values[:j], func(o string) bool { return o == v || sameNumber(o, v) }) {
 					return nil, nil, fmt.Errorf("--%s: %s is there twice; want each value once", name, quoteWord(v))
 				}
 				longer = append(longer, append(slices.Clone(all[i]), "--"+name+"="+v))
@@ -74,6 +74,13 @@ func expandLists(words []string) (all [][]string, choices [][]choice, err error)
 		}
 	}
 	return all, choices, nil
+}
+
+// sameNumber tells whether two values are one: 1e2 and 100, inf and Infinity.
+func sameNumber(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
 }
 
 // mostPoints bounds the points of lists.
@@ -148,8 +155,9 @@ func isEmbedded(c *server.Config) bool {
 }
 
 // embed makes --sim the server of the points that have it, and returns what starts
-// servers: points with the same simulator share it.
-func (s *study) embed(t *terminal) func(context.Context, server.Config) (sweep.Server, error) {
+// servers: points with the same simulator share it. What there is to know of a
+// simulator is told to note.
+func (s *study) embed(note func(string)) func(context.Context, server.Config) (sweep.Server, error) {
 	simulated := map[string]*options{}
 	for i, o := range s.options {
 		p := &s.experiment.Points[i]
@@ -170,7 +178,7 @@ func (s *study) embed(t *terminal) func(context.Context, server.Config) (sweep.S
 	}
 	return func(ctx context.Context, c server.Config) (sweep.Server, error) {
 		if isEmbedded(&c) {
-			return simulated[c.Command[1]].startSim(t)
+			return simulated[c.Command[1]].startSim(note)
 		}
 		return startServer(ctx, c)
 	}

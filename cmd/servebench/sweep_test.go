@@ -94,12 +94,27 @@ func TestOneValueIsNoSweep(t *testing.T) {
 	}
 }
 
+// A list runs against the simulator that --sim-like asks for, fitted once, with all
+// its replicas.
+func TestListIsLike(t *testing.T) {
+	dir := t.TempDir()
+	like := filepath.Join("..", "..", "manifest", "testdata", "seed-run-3.json")
+	args := []string{"serve", "--sim", "--sim-like", like, "--model", "nvidia/Gemma-4-26B-A4B-NVFP4", "--skip-tokenizer-init", "--prompt-form", "token-ids",
+		"--random-input-len", "8", "--random-output-len", "2", "--num-prompts", "8", "--max-concurrency", "8", "--request-rate", "500,inf", "--temperature", "0", "--result-dir", dir}
+	code, out, errs := command(t, args...)
+	if code != 0 || strings.Count(errs, "simulating 4 x servebench sim ") != 1 {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
 func TestListMistakes(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--max-concurrency 1,x", `--max-concurrency: "1,x" holds "x", which is not a whole number`},
 		{"--max-concurrency 1,", `holds "", which is not a whole number`},
 		{"--request-rate 1,nan", `holds "nan", which is not a number`},
 		{"--request-rate 1,2,1", `--request-rate: "1" is there twice`},
+		{"--request-rate 100,1e2", `--request-rate: "1e2" is there twice`},
+		{"--request-rate Infinity,inf", `--request-rate: "inf" is there twice`},
 		{"--max-concurrency 0,1", "--max-concurrency: 0; want 1 or more"},
 		{"--num-prompts 1,2", `"1,2" is not a whole number`},
 		{"--max-concurrency 1,2 --result-filename x.json --append-result", "--result-filename is for one run"},

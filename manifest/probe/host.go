@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/servebench/servebench/manifest"
 )
@@ -236,11 +237,16 @@ func (m *machine) output(ctx context.Context, name string, args ...string) strin
 // compute_cap, so it is last and left out at a second try.
 var gpuFields = []string{"name", "memory.total", "driver_version", "power.limit", "compute_cap"}
 
+// mostDevices of one machine are listed.
+const mostDevices = 256
+
 // nvidia lists the devices, grouped where they are the same in everything.
 func (m *machine) nvidia(ctx context.Context, env *manifest.Environment) {
 	var out []byte
 	var err error
+	asked := 0
 	for _, fields := range [][]string{gpuFields, gpuFields[:len(gpuFields)-1]} {
+		asked = len(fields)
 		out, err = m.run(ctx, "nvidia-smi", "--query-gpu="+strings.Join(fields, ","), "--format=csv,noheader,nounits")
 		if err == nil || errors.Is(err, errNoProgram) || ctx.Err() != nil {
 			break
@@ -253,14 +259,24 @@ func (m *machine) nvidia(ctx context.Context, env *manifest.Environment) {
 		return
 	}
 	var groups []manifest.Accelerator
-	devices := 0
+	devices, odd, first := 0, 0, ""
 	for line := range strings.Lines(string(out)) {
-		if strings.TrimSpace(line) != "" {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case strings.Count(line, ",")+1 != asked || !utf8.ValidString(line) || devices == mostDevices:
+			if odd++; odd == 1 {
+				first = line
+			}
+		default:
 			a := m.device(line)
 			a.DeviceIndices = []int{devices} // they are listed in their order
 			groups = group(groups, a)
 			devices++
 		}
+	}
+	if odd > 0 {
+		m.warn("nvidia-smi: %d lines are of no device, the first: %.100q", odd, first)
 	}
 	if devices == 0 {
 		return
@@ -354,7 +370,7 @@ func (m *machine) device(line string) manifest.Accelerator {
 		case field == "compute_cap" && number:
 			a.Architecture = architecture(value)
 		default:
-			m.warn("nvidia-smi: %s of %q does not fit", field, value)
+			m.warn("nvidia-smi: %s of %.100q does not fit", field, value)
 		}
 	}
 	return a
@@ -412,15 +428,21 @@ func runWithin(ctx context.Context, most time.Duration, name string, args ...str
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	ownGroup(cmd)
 	cmd.WaitDelay = time.Second // a child of its own may hold the pipe open
-	out := &limited{max: 1 << 20}
-	cmd.Stdout = out
+	out, said := &limited{max: 1 << 20}, &limited{max: 1 << 10}
+	cmd.Stdout, cmd.Stderr = out, said
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %.200s", err, bytes.TrimSpace(out.kept.Bytes()))
+		for _, words := range [][]byte{out.kept.Bytes(), said.kept.Bytes()} {
+			if words = bytes.TrimSpace(words); len(words) > 0 {
+				return nil, fmt.Errorf("%w: %s", err, bytes.ToValidUTF8(words[:min(len(words), 200)], nil))
+			}
+		}
+		return nil, err
 	}
 	return out.kept.Bytes(), nil
 }

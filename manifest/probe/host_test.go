@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -163,6 +164,8 @@ func TestHostGPUs(t *testing.T) {
 	a.Interconnect, a.DeviceIndices = "", []int{1}
 	const h100 = "NVIDIA H100, 81559, 580.173.02, [N/A], 9.0\n"
 	check("two kinds", programs{smi: h100 + rtx5090 + h100}, []manifest.Accelerator{b, a})
+	check("lines of no device", programs{smi: "NVIDIA-SMI has failed, because\n" + rtx5090 + strings.Repeat("x,\xff,\n", 5000)}, []manifest.Accelerator{card},
+		`nvidia-smi: 5001 lines are of no device, the first: "NVIDIA-SMI has failed, because"`)
 	check("values that do not fit", programs{smi: "X, 512, beta, -1, 9.0\n"},
 		[]manifest.Accelerator{{Count: 1, Model: "X", Vendor: "NVIDIA", Architecture: "Hopper SM90", Interconnect: "single device", DeviceIndices: []int{0}}},
 		`nvidia-smi: memory.total of "512" does not fit`, `nvidia-smi: driver_version of "beta" does not fit`, `nvidia-smi: power.limit of "-1" does not fit`)
@@ -243,6 +246,20 @@ func TestMain(m *testing.M) {
 			os.Stdout.WriteString(strings.Repeat("x", 1023) + "\n")
 		}
 		os.Exit(0)
+	case "complain":
+		os.Stderr.WriteString("no driver was found\n")
+		os.Exit(7)
+	case "hang":
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "PROBE_TEST_PROGRAM=hold")
+		if err := child.Run(); err != nil {
+			panic(err)
+		}
+	case "hold":
+		if _, err := os.OpenFile(os.Getenv("PROBE_TEST_FIFO"), os.O_WRONLY, 0); err != nil {
+			panic(err)
+		}
+		select {}
 	case "fail":
 		os.Stdout.WriteString("no devices were found\n")
 		os.Exit(6)
@@ -264,6 +281,10 @@ func TestRunProgram(t *testing.T) {
 	}
 	t.Setenv("PROBE_TEST_PROGRAM", "fail")
 	if _, err := runProgram(t.Context(), self); err == nil || err.Error() != "exit status 6: no devices were found" {
+		t.Error(err)
+	}
+	t.Setenv("PROBE_TEST_PROGRAM", "complain")
+	if _, err := runProgram(t.Context(), self); err == nil || err.Error() != "exit status 7: no driver was found" {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
