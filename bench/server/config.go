@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -123,8 +124,26 @@ func (c *Config) mentions(name string) bool {
 	return slices.ContainsFunc(c.Command, has) || slices.ContainsFunc(slices.Collect(maps.Values(c.Env)), has)
 }
 
-// launched is replica i's command on a port, with self for {servebench}; c has
-// its defaults. The environment includes the devices.
+// Launched are the replicas' commands as far as the configuration tells them: a
+// port that only a start finds stays {port}. Nothing is redacted.
+func (c Config) Launched() (commands []manifest.Launched) {
+	c = c.withDefaults()
+	self, err := os.Executable()
+	if err != nil {
+		self = "servebench"
+	}
+	for i := range c.Replicas {
+		port := c.Port
+		if port > 0 {
+			port += i
+		}
+		commands = append(commands, c.launched(i, port, self))
+	}
+	return commands
+}
+
+// launched is replica i's command on a port, 0 for one that is not known, with
+// self for {servebench}; c has its defaults. The environment includes the devices.
 func (c *Config) launched(i, port int, self string) manifest.Launched {
 	devices := ""
 	if share := len(c.Devices) / c.Replicas; share > 0 {
@@ -134,7 +153,11 @@ func (c *Config) launched(i, port int, self string) manifest.Launched {
 		}
 		devices = strings.Join(words, ",")
 	}
-	names := strings.NewReplacer("{port}", strconv.Itoa(port), "{host}", c.Host, "{device}", devices,
+	number := "{port}"
+	if port > 0 {
+		number = strconv.Itoa(port)
+	}
+	names := strings.NewReplacer("{port}", number, "{host}", c.Host, "{device}", devices,
 		"{devices}", devices, "{replica}", strconv.Itoa(i), "{servebench}", self)
 	l := manifest.Launched{Env: map[string]string{}}
 	for _, w := range c.Command {

@@ -75,6 +75,17 @@ func TestLaunched(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+	// Without a start: a port is known only if it was chosen.
+	cfg.Port = 9000
+	cfg.Command[0] = "vllm"
+	want[0].Args[0], want[1].Args[0] = "vllm", "vllm"
+	if d := cmp.Diff(want, cfg.Launched()); d != "" {
+		t.Error(d)
+	}
+	cfg.Port = 0
+	if got := cfg.Launched()[1].Args[2]; got != "--port={port}" {
+		t.Errorf("%s of a port that is not known", got)
+	}
 	cfg.Env[cudaDevices] = "7"
 	if got := cfg.launched(0, 1, "").Env[cudaDevices]; got != "7" {
 		t.Errorf("the explicit variable is %q, want 7: it goes before devices", got)

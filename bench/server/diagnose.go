@@ -47,11 +47,20 @@ type diagnosis struct {
 	reason int    // its index in reasons, plus 1; 0 is none
 	raised string // the last exception that is no echo of another
 	echo   string // the last exception of all
+
+	version string // of the engine; the first that it says
 }
+
+// versions are how engines say theirs: vLLM's banner, its older greeting and its
+// engine, and the simulator, which says first what it is.
+var versions = regexp.MustCompile(`^(?:[ ▀▄█]*█ +version |vLLM (?:API )?server version |Initializing an? (?:V\d )?LLM engine \(v|servebench-sim )([0-9][A-Za-z0-9.+_-]*)`)
 
 // see takes the log's next line, without control characters.
 func (d *diagnosis) see(line string) {
 	line = origin.ReplaceAllString(line, "")
+	if m := versions.FindStringSubmatch(line); m != nil && d.version == "" {
+		d.version = m[1]
+	}
 	if strings.HasPrefix(line, "    ") {
 		return // a traceback's source, which may name an exception too
 	}

@@ -129,21 +129,6 @@ func TestReadSince(t *testing.T) {
 	}
 }
 
-// The commands of a server that did not start, one for each replica.
-func TestLaunched(t *testing.T) {
-	got := launched(&server.Config{
-		Command: []string{"vllm", "--port", "{port}", "--host={host}", "{x}"}, Env: map[string]string{"GPU": "{device}"},
-		Port: 9000, Replicas: 2, Devices: []int{4, 5, 6, 7},
-	})
-	want := []manifest.Launched{
-		{Args: []string{"vllm", "--port", "9000", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}},
-		{Args: []string{"vllm", "--port", "9001", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "6,7", "CUDA_VISIBLE_DEVICES": "6,7"}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // The same prompts to the same server are a doubt, unless it has no cache of them.
 func TestRepeated(t *testing.T) {
 	r := &runner{sent: map[[2]string]string{}}

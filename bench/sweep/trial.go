@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,53 +64,25 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 	cfg := s.Point.Config
 	var start *server.StartError
 	if !errors.As(err, &start) {
-		res, err := r.mistake(ctx, s, "runtime_startup", err)
+		res, err := r.mistake(ctx, s, cfg, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
-	cfg.Declared.Launch = launched(s.Point.Server)
+	cfg.Declared.Launch, cfg.Declared.EngineVersion = start.Launched, start.Version
+	if cfg.Declared.Launch == nil {
+		cfg.Declared.Launch = s.Point.Server.Launched()
+	}
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil
 }
 
-// launched are the commands of a server that did not start, as far as its
-// configuration tells them.
-func launched(c *server.Config) (out []manifest.Launched) {
-	n := max(1, c.Replicas)
-	for i := range n {
-		names := []string{"{host}", cmp.Or(c.Host, "127.0.0.1"), "{replica}", strconv.Itoa(i)}
-		if c.Port > 0 {
-			names = append(names, "{port}", strconv.Itoa(c.Port+i))
-		}
-		l := manifest.Launched{Env: map[string]string{}}
-		if share := len(c.Devices) / n; share > 0 {
-			var devices []string
-			for _, d := range c.Devices[i*share : (i+1)*share] {
-				devices = append(devices, strconv.Itoa(d))
-			}
-			list := strings.Join(devices, ",")
-			names = append(names, "{device}", list, "{devices}", list)
-			l.Env["CUDA_VISIBLE_DEVICES"] = list
-		}
-		fill := strings.NewReplacer(names...)
-		for _, w := range c.Command {
-			l.Args = append(l.Args, fill.Replace(w))
-		}
-		for k, v := range c.Env {
-			l.Env[k] = fill.Replace(v)
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
 // mistake is what becomes of a mistake in the configuration: it ends an experiment
-// that has measured nothing yet.
-func (r *runner) mistake(ctx context.Context, s Step, stage string, err error) (*bench.Result, error) {
+// that has measured nothing yet. cfg is what was to be run.
+func (r *runner) mistake(ctx context.Context, s Step, cfg bench.Config, stage string, err error) (*bench.Result, error) {
 	if len(r.state.past().samples) == 0 {
 		return nil, fmt.Errorf("point %s: %w", s.Point.ID, err)
 	}
-	return bench.NotRun(ctx, s.Point.Config, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
+	return bench.NotRun(ctx, cfg, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
 }
 
 // ending is what ended a run before its time.
@@ -141,7 +110,7 @@ func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result
 		if ctx.Err() != nil {
 			return nil, nil, byUser, ErrInterrupted
 		}
-		res, err = r.mistake(ctx, s, "preparation", err)
+		res, err = r.mistake(ctx, s, cfg, "preparation", err)
 		return res, nil, byItself, err
 	}
 	var target *bench.TargetError

@@ -128,12 +128,17 @@ func stemOf(f bench.Files) string {
 // notStarted saves the record of a run whose server did not start.
 func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s *stopState, t *terminal) error {
 	failure := manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: err.Error()}
+	said := &o.config.Declared
+	said.Launch = o.server.Launched()
 	start, is := errors.AsType[*server.StartError](err)
 	switch {
 	case interrupted:
 		failure.Category, failure.MessageSanitized = "interrupted", "interrupted while the server started"
 	case is:
-		failure = start.Failure()
+		failure, said.EngineVersion = start.Failure(), start.Version
+	}
+	if is && start.Launched != nil {
+		said.Launch = start.Launched
 	}
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
 	files, tail := withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
