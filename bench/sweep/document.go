@@ -170,7 +170,12 @@ func commonKeys(workloads []map[string]any) map[string]any {
 			}
 		}
 	}
-	// The schema wants these two in any workload.
+	// The schema wants with each way of arrival what tells how fast that is.
+	pace := map[any]string{"closed_loop": "concurrency", "poisson": "request_rate_per_second", "gamma": "request_rate_per_second", "constant": "request_rate_per_second"}
+	if key := pace[shared["arrival_process"]]; key != "" && shared[key] == nil {
+		delete(shared, "arrival_process")
+	}
+	// And these two in any workload.
 	if len(shared) == 0 || shared["mode"] == nil || shared["task"] == nil {
 		return nil
 	}

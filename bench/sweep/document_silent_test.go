@@ -7,6 +7,27 @@ import (
 	"github.com/servebench/servebench/manifest"
 )
 
+// Two points have no majority: what they do not share is shared by nobody, and the
+// manifest holds the schema all the same.
+func TestDocumentOfTwoPoints(t *testing.T) {
+	for _, arrival := range []string{"closed_loop", "poisson"} {
+		c := newCampaign()
+		for i, id := range []string{"one", "two"} {
+			p := c.point(id, "g", func(p *Point) { p.Config.MaxConcurrency = i + 1 })
+			c.complete(p, 10, 1.5)
+			w := &c.outcomes[i].Trials[0].Manifest.Workload
+			if w.ArrivalProcess = arrival; arrival == "poisson" {
+				w.RequestRatePerSecond = ptr(float64(i + 1))
+			}
+		}
+		doc, text := c.document(t)
+		c.verify(t, text, "X19")
+		if w := doc.Shared.Workload; w["mode"] != "online" || w["arrival_process"] != nil {
+			t.Errorf("shared is %v", w)
+		}
+	}
+}
+
 // A server that ended before it said its version has that of the others that
 // started the same program; what other programs say is no hint.
 func TestDocumentHearsOthers(t *testing.T) {

@@ -27,8 +27,8 @@ type serverGroup interface {
 type starter func(ctx context.Context, c server.Config) (serverGroup, error)
 
 // startServers is the starter of the program.
-func startServers(ctx context.Context, c server.Config) (serverGroup, error) {
-	g, err := server.Start(ctx, c)
+func (t *terminal) startServers(ctx context.Context, c server.Config) (serverGroup, error) {
+	g, err := t.launch(ctx, c)
 	if err != nil {
 		return nil, err // a nil *Group must not become an interface
 	}

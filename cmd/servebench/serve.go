@@ -181,24 +181,34 @@ func dashed(text string) string {
 	return compound().ReplaceAllString(text, "$1--$2$3")
 }
 
+// imitate makes a simulator one that is like the server of a run, and returns how many
+// of them the run had; nil is like none.
+func (t *terminal) imitate(c *sim.Config, l *likeness) (replicas int, err error) {
+	if l == nil {
+		return 1, nil
+	}
+	e, doubt, err := l.fit()
+	if err != nil {
+		return 0, fmt.Errorf("--sim-like: %w", err)
+	}
+	if doubt != nil {
+		t.notef("warning: --sim-like: %v", doubt)
+	}
+	c.Engine, replicas = &e, max(l.Replicas, 1)
+	words := engineFlags(e)
+	if c.MaxModelLen > 0 {
+		words = append(words, "--max-model-len", fmt.Sprint(c.MaxModelLen))
+	}
+	t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
+	return replicas, nil
+}
+
 // startSim starts the simulator in this process and makes it the target; one that is
 // like the server of several replicas is as many servers.
 func (o *options) startSim(ctx context.Context, t *terminal) (stop func() error, err error) {
-	replicas := 1
-	if o.like != nil {
-		e, doubt, err := o.like.fit()
-		if err != nil {
-			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim-like: %w", err)}
-		}
-		if doubt != nil {
-			t.notef("warning: --sim-like: %v", doubt)
-		}
-		o.sim.Engine, replicas = &e, max(o.like.Replicas, 1)
-		words := engineFlags(e)
-		if o.sim.MaxModelLen > 0 {
-			words = append(words, "--max-model-len", fmt.Sprint(o.sim.MaxModelLen))
-		}
-		t.notef("simulating %d x servebench sim %s", replicas, strings.Join(words, " "))
+	replicas, err := t.imitate(o.sim, o.like)
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
 	}
 	if err := o.sim.Validate(); err != nil {
 		return nil, &exitError{code: exitUsage, err: fmt.Errorf("--sim: %w", err)}

@@ -44,8 +44,8 @@ var (
 		return &study{experiment: *x.Experiment, options: x.Options, notes: x.Warnings}, nil
 	}
 	// startServer starts a server that is not in this process.
-	startServer = func(ctx context.Context, c server.Config) (sweep.Server, error) {
-		g, err := server.Start(ctx, c)
+	startServer = func(ctx context.Context, t *terminal, c server.Config) (sweep.Server, error) {
+		g, err := t.launch(ctx, c)
 		if err != nil {
 			return nil, err // a nil *Group must not become an interface
 		}
@@ -206,7 +206,7 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	v := &sweepView{t: t, quiet: first.quiet, e: &s.experiment}
 	o := sweep.Options{
 		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: inheritedSecrets(),
-		Start: s.embed(), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
+		Start: s.embed(t), Starting: v.starting, Began: v.began, Ended: v.ended, Note: func(n string) { v.pause(); t.notef("%s", n) },
 	}
 	if first.dryRun {
 		return s.printPlan(t, o)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/servebench/servebench/bench/server"
@@ -149,56 +151,85 @@ func isEmbedded(c *server.Config) bool {
 	return c != nil && len(c.Command) > 0 && c.Command[0] == embeddedName
 }
 
+// embedded is a simulator for points in this process.
+type embedded struct {
+	Sim  *sim.Config
+	Like *likeness `json:",omitempty"`
+}
+
 // embed makes --sim the server of the points that have it, and returns what starts
 // servers: points with the same simulator share it.
-func (s *study) embed() func(context.Context, server.Config) (sweep.Server, error) {
-	configs := map[string]*sim.Config{}
+func (s *study) embed(t *terminal) func(context.Context, server.Config) (sweep.Server, error) {
+	configs := map[string]embedded{}
 	for i, o := range s.options {
 		p := &s.experiment.Points[i]
 		if o.sim == nil || p.Server != nil {
 			continue
 		}
-		text, err := json.Marshal(o.sim)
+		e := embedded{o.sim, o.like}
+		text, err := json.Marshal(e)
 		if err != nil { // it has no such field; a name of its own keeps the points apart
 			text = fmt.Append(nil, i)
 		}
 		p.Server, p.Digest = &server.Config{Command: []string{embeddedName, string(text)}}, ""
-		configs[string(text)] = o.sim
+		configs[string(text)] = e
 	}
 	return func(ctx context.Context, c server.Config) (sweep.Server, error) {
 		if isEmbedded(&c) {
-			return startEmbedded(configs[c.Command[1]])
+			return t.startEmbedded(configs[c.Command[1]])
 		}
-		return startServer(ctx, c)
+		return startServer(ctx, t, c)
 	}
 }
 
-// embeddedServer is the simulator in this process.
+// embeddedServer is the simulator in this process, once for each replica.
 type embeddedServer struct {
-	url    string
+	urls   []string
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // once done is closed
 }
 
-func startEmbedded(c *sim.Config) (sweep.Server, error) {
-	if err := c.Validate(); err != nil {
+func (t *terminal) startEmbedded(b embedded) (sweep.Server, error) {
+	config := *b.Sim
+	replicas, err := t.imitate(&config, b.Like)
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start the simulator: %w", err)
+	var listeners []net.Listener
+	e := &embeddedServer{done: make(chan struct{})}
+	for range replicas {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close() // nobody was told of it
+			}
+			return nil, fmt.Errorf("start the simulator: %w", err)
+		}
+		listeners, e.urls = append(listeners, l), append(e.urls, "http://"+l.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &embeddedServer{url: "http://" + l.Addr().String(), cancel: cancel, done: make(chan struct{})}
+	e.cancel = cancel
+	ended := make([]error, replicas)
+	var wg sync.WaitGroup
+	for i, l := range listeners {
+		wg.Go(func() {
+			defer cancel() // one that ends takes the others with it
+			ended[i] = sim.New(config).Serve(ctx, l)
+		})
+	}
 	go func() {
 		defer close(e.done)
-		e.err = sim.New(*c).Serve(ctx, l)
+		wg.Wait()
+		e.err = errors.Join(ended...)
 	}()
 	return e, nil
 }
 
-func (e *embeddedServer) URLs() []string                { return []string{e.url} }
+func (e *embeddedServer) URLs() []string                { return e.urls }
 func (e *embeddedServer) Launched() []manifest.Launched { return nil }
 func (e *embeddedServer) Warnings() []string            { return nil }
 func (e *embeddedServer) Logs() []string                { return nil }

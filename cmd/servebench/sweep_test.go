@@ -172,7 +172,7 @@ func testStudy(ctx context.Context, term *terminal, base string, change func(*sw
 
 // The files of an experiment, and what the exit code says of its failures.
 func TestSweepCommand(t *testing.T) {
-	fail := func(ctx context.Context, c server.Config) (sweep.Server, error) {
+	fail := func(ctx context.Context, t *terminal, c server.Config) (sweep.Server, error) {
 		return nil, &server.StartError{Stage: "runtime_startup", Category: "bad_argument", Message: "unrecognized arguments: --no-such-flag"}
 	}
 	broken := func(p sweep.OnFailure) func(*sweep.Experiment) {
