@@ -331,9 +331,9 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 			errs = append(errs, err)
 		}
 	}
-	points := comparison(&s.experiment, outcomes)
-	doc, err := encodeSweep(s.experiment, outcomes)
-	save(".experiment.json", doc, err)
+	doc, text, err := encodeSweep(s.experiment, outcomes)
+	save(".experiment.json", text, err)
+	points := comparison(&s.experiment, outcomes, doc)
 	if slices.ContainsFunc(points, func(p report.Point) bool { return len(p.Trials) > 0 }) {
 		var page bytes.Buffer
 		err := report.Comparison(&page, s.page(outcomes), points)
@@ -373,11 +373,13 @@ func (s *study) printPlan(t *terminal, o sweep.Options) error {
 		t.notef("%s", n)
 	}
 	var b strings.Builder
-	starts := 0
+	starts, before := 0, ""
 	for _, step := range steps {
 		if step.Starts {
 			starts++
-			fmt.Fprintf(&b, "%*s  start a server: %s\n", len(fmt.Sprint(step.Of)), "", clip(commandLine(step.Point), 200))
+			line := commandLine(step.Point)
+			fmt.Fprintf(&b, "%*s  %s\n", len(fmt.Sprint(step.Of)), "", startText(before, line))
+			before = line
 		}
 		fmt.Fprintf(&b, "%*d  %s\n", len(fmt.Sprint(step.Of)), step.Number, describeStep(step))
 	}

@@ -65,7 +65,7 @@ func TestListIsASweep(t *testing.T) {
 		}
 	}
 	head, _, _ := strings.Cut(out, "\n")
-	if !strings.HasPrefix(strings.Join(strings.Fields(head), " "), "point request_rate max_concurrency trials req/s out tok/s") || !strings.Contains(out, "SIMULATED") {
+	if !strings.HasPrefix(strings.Join(strings.Fields(head), " "), "point varied req/s out tok/s") || !strings.Contains(out, "SIMULATED") {
 		t.Errorf("the table:\n%s", out)
 	}
 	page, err := os.ReadFile(filepath.Join(folder, id+".html"))
@@ -130,6 +130,23 @@ func TestListPlan(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir("."); len(entries) != 0 {
 		t.Errorf("%v was written", entries)
+	}
+}
+
+// The plan tells of a server once, and then what is different.
+func TestStartText(t *testing.T) {
+	const line = "CUDA_VISIBLE_DEVICES=0 vllm serve m --port 1 --tokens 5 --eager"
+	for _, c := range []struct{ before, line, want string }{
+		{"", line, "start a server: " + line},
+		{line, line, "start a server with the same command"},
+		{line, strings.Replace(line, "5", "6", 1), "the same with --tokens 6"},
+		{line, strings.Replace(line, "=0", "=3", 1), "the same with CUDA_VISIBLE_DEVICES=3"},
+		{line, strings.Replace(line, "eager", "lazy", 1), "the same with --lazy"},
+		{line, line + " --more", "start another server: " + line + " --more"},
+	} {
+		if got := startText(c.before, c.line); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }
 
