@@ -334,7 +334,9 @@ func panelsOf(group string, points []Point) (panels []panel) {
 			for _, k := range keys {
 				values = append(values, p.setting(k))
 			}
-			label = strings.Join(values, ", ")
+			if !slices.Contains(values, "-") { // of a point without one its id says more
+				label = strings.Join(values, ", ")
+			}
 		}
 		base.Labels = append(base.Labels, label)
 	}

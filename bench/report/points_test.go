@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,9 @@ func TestComparison(t *testing.T) {
 	}}
 	if diff := cmp.Diff(first, got.Panels[3]); diff != "" {
 		t.Error(diff)
+	}
+	if got := panelsOf("g", []Point{points[0], {ID: "base", Trials: points[0].Trials}}); !slices.Equal(got[0].Labels, []string{"10", "base"}) || got[0].Lines {
+		t.Errorf("a point without the setting: %+v", got[0])
 	}
 	if got.Panels[5].Lines || got.Panels[5].Labels[0] != "pooled" {
 		t.Errorf("a group of one is %+v", got.Panels[5])

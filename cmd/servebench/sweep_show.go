@@ -186,7 +186,7 @@ func comparison(e *sweep.Experiment, outcomes []sweep.Outcome, doc *manifest.Exp
 func aggregated(r *manifest.ExperimentRun) report.Point {
 	p := report.Point{ID: r.ClientRunID, Group: r.Relation.Group, Status: r.Status}
 	if f := r.Failure; f != nil {
-		p.Why = clip(printable(f.MessageSanitized), 100)
+		p.Why = f.Stage + ", " + f.Category
 		return p
 	}
 	sum := r.Results.RequestsPerSecond
