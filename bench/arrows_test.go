@@ -49,7 +49,7 @@ func TestArrows(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		pkg := strings.TrimPrefix(words[0], module)
-		if strings.HasPrefix(pkg, "cmd/") || strings.Contains(pkg, "/internal/") {
+		if strings.HasPrefix(pkg, "cmd/") || strings.Contains("/"+pkg, "/internal/") {
 			continue
 		}
 		may, known := arrows[pkg]

@@ -22,6 +22,9 @@ type Declared struct {
 	// beside CUDA_VISIBLE_DEVICES; * at the end of a name stands for any rest.
 	SafeEnvironment []string `json:"safe_env,omitempty"`
 	BuildIdentifier string   `json:"build_identifier,omitempty"`
+	// EngineVersion is that of an engine which did not answer when it was asked,
+	// such as its log has it.
+	EngineVersion string `json:"engine_version,omitempty"`
 	// Dependencies are versions of the engine's packages.
 	Dependencies    map[string]string            `json:"dependencies,omitempty"`
 	LoadBalancer    *manifest.LoadBalancer       `json:"load_balancer,omitempty"`

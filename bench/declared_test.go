@@ -280,4 +280,13 @@ func TestNotRunIsDescribed(t *testing.T) {
 	if run.Runtime.Engine != "vllm" || run.Runtime.Parameters.Server["max_num_seqs"] != 4.0 || run.Environment.Accelerators[0].Count != 1 || !slices.Equal(run.Environment.Accelerators[0].DeviceIndices, []int{1}) {
 		t.Errorf("%+v %+v", run.Runtime, run.Environment)
 	}
+	// The simulator stands in for the declared model here too.
+	cfg.Declared.Launch = []manifest.Launched{{Args: strings.Fields("/opt/servebench sim --port 9 org/m --no-enable-prefix-caching")}}
+	cfg.Declared.EngineVersion = "0.3.0"
+	cfg.Subject = &manifest.Subject{Type: "model", Identifier: "org/m", RevisionKind: "undeclared"}
+	run = save(t, bench.NotRun(t.Context(), cfg, manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: "it ended"}))
+	if r := run.Runtime; r.Engine != "servebench-sim" || r.Version != "0.3.0" || r.Parameters.Server["prefix_caching"] != false || r.Parallelism.Replicas != 1 ||
+		run.Subject.Identifier != "servebench-sim" || *run.Workload.PrefixBehavior.CacheEnabled || run.Measurement.Extensions["servebench.simulated"] != true {
+		t.Errorf("%+v %+v %+v", r, run.Subject, run.Workload.PrefixBehavior)
+	}
 }

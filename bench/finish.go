@@ -8,6 +8,7 @@ import (
 
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/manifest/probe"
 	"github.com/servebench/servebench/metrics"
 )
 
@@ -137,6 +138,10 @@ func NotRun(ctx context.Context, c Config, f manifest.Failure) *Result {
 	r := s.res
 	r.Config = s.cfg
 	r.Summary = metrics.Summarize(nil, r.options())
+	if e := s.cfg.served().first().Engine; e == "servebench-sim" {
+		r.Engine = probe.Server{Name: e, Version: s.cfg.Declared.EngineVersion, Simulated: true}
+		r.Warnings = append(r.Warnings, "The target is a simulator, which stands in for the declared server.")
+	}
 	s.describeHost(ctx)
 	r.Outcome, r.Failure = manifest.Failed, &f
 	r.redact()

@@ -159,7 +159,7 @@ func (d *document) runtime() manifest.Runtime {
 	rt := manifest.Runtime{
 		// A server that never answered is what its command says.
 		Engine:          cmp.Or(r.Engine.Name, d.serving.first().Engine, "unknown"),
-		Version:         r.Engine.Version,
+		Version:         cmp.Or(r.Engine.Version, d.fits("version of the engine", c.EngineVersion, versionForm)),
 		Parallelism:     d.serving.parallelism(),
 		BuildIdentifier: d.fits("build_identifier", c.BuildIdentifier, versionForm),
 	}

@@ -61,7 +61,7 @@ var figures = func() []figure {
 	list := []figure{
 		{"req/s", "requests a second", "requests/s", 2, func(f Figures) (float64, bool) { return f.Requests, true }},
 		{"out tok/s", "output tokens a second", "output tokens/s", 1, func(f Figures) (float64, bool) { return f.OutputTokens, f.OutputTokens > 0 }},
-		{"tok/s", "all tokens a second", "tokens/s", 1, func(f Figures) (float64, bool) { return f.TotalTokens, true }},
+		{"tok/s", "all tokens a second", "tokens/s", 1, func(f Figures) (float64, bool) { return f.TotalTokens, f.TotalTokens > 0 }},
 	}
 	for _, l := range []struct {
 		name string
@@ -92,28 +92,36 @@ func (f figure) median(p *Point) (v float64, ok bool) {
 	return stat.Quantile(len(list), func(i int) float64 { return list[i] }, .5)
 }
 
+// screenWidth is the most columns that Points fills, where names leave room.
+const screenWidth = 120
+
 // Points writes a table that compares points: medians over the trials that
-// completed, and why a point did not. Columns that no point has are left out. The
-// error is the writer's.
+// completed, and why a point did not. Columns that no point has are left out, and
+// so are those for which the screen has no room, the last figures first; the line
+// below says which. The error is the writer's.
 func Points(w io.Writer, points []Point) error {
-	rows := tableOf(points)
-	widths := make([]int, 0, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			if i < len(rows[0])-1 { // the last is a sentence
-				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-			}
-		}
+	shown := shownFigures(points)
+	var left []string
+	rows := tableOf(points, shown)
+	for widthOf(rows) > screenWidth && len(shown) > 1 {
+		last := len(shown) - 1
+		left = append([]string{shown[last].head}, left...)
+		shown = shown[:last]
+		rows = tableOf(points, shown)
 	}
+	widths := widthsOf(rows)
 	b := bufio.NewWriter(w)
-	for _, row := range rows {
+	for i, row := range rows {
+		if i > 0 && len(points[i-1].Trials) == 0 {
+			row = slices.Concat(row[:namesIn(points)], row[len(row)-1:]) // the sentence takes the figures' place
+		}
 		var text strings.Builder
 		for i, cell := range row {
-			gap := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
-			if i == 0 || i == len(row)-1 { // names and sentences
+			gap := ""
+			if i < len(row)-1 {
+				gap = strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
+			}
+			if i < namesIn(points) || i == len(row)-1 { // names and sentences
 				cell += gap
 			} else {
 				cell = gap + cell
@@ -125,20 +133,60 @@ func Points(w io.Writer, points []Point) error {
 		}
 		line(b, text.String())
 	}
+	if len(left) > 0 {
+		line(b, "No room here for "+strings.Join(left, ", ")+"; the page has them.")
+	}
 	return b.Flush()
 }
 
-// tableOf are the cells, the heads first.
-func tableOf(points []Point) [][]string {
-	keys := settingKeys(points)
-	var shown []figure
+// widthsOf are the widths of the columns but the last, which has sentences.
+func widthsOf(rows [][]string) []int {
+	widths := make([]int, len(rows[0])-1)
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	return widths
+}
+
+func widthOf(rows [][]string) (sum int) {
+	for _, n := range widthsOf(rows) {
+		sum += n + 2
+	}
+	return sum - 2
+}
+
+// namesIn are the leading columns of names: the point, and what sets it apart.
+func namesIn(points []Point) int {
+	if len(settingKeys(points)) > 0 {
+		return 2
+	}
+	return 1
+}
+
+// shownFigures are those that some point has.
+func shownFigures(points []Point) (shown []figure) {
 	for _, f := range figures {
 		if slices.ContainsFunc(points, func(p Point) bool { _, ok := f.median(&p); return ok }) {
 			shown = append(shown, f)
 		}
 	}
-	head := append([]string{"point"}, keys...)
-	head = append(head, "trials")
+	return shown
+}
+
+// tableOf are the cells, the heads first. What sets a point apart is one column,
+// whatever the keys are; the number of trials is one where there are several.
+func tableOf(points []Point, shown []figure) [][]string {
+	named := namesIn(points) == 2
+	trials := slices.ContainsFunc(points, func(p Point) bool { return len(p.Trials) > 1 })
+	head := []string{"point"}
+	if named {
+		head = append(head, "varied")
+	}
+	if trials {
+		head = append(head, "trials")
+	}
 	for _, f := range shown {
 		head = append(head, f.head)
 	}
@@ -146,10 +194,12 @@ func tableOf(points []Point) [][]string {
 	for i := range points {
 		p := &points[i]
 		row := []string{p.ID}
-		for _, k := range keys {
-			row = append(row, p.setting(k))
+		if named {
+			row = append(row, p.settings())
 		}
-		row = append(row, strconv.Itoa(len(p.Trials)))
+		if trials {
+			row = append(row, strconv.Itoa(len(p.Trials)))
+		}
 		for _, f := range shown {
 			cell := "-"
 			if v, ok := f.median(p); ok {
@@ -157,19 +207,33 @@ func tableOf(points []Point) [][]string {
 			}
 			row = append(row, cell)
 		}
-		failed, note := int64(0), ""
+		failed := int64(0)
 		for _, t := range p.Trials {
 			failed += t.Failed
 		}
-		if p.Status != "completed" {
-			note = p.Status
-			if p.Why != "" {
-				note += ": " + p.Why
-			}
-		}
-		rows = append(rows, append(row, strconv.FormatInt(failed, 10), note))
+		rows = append(rows, append(row, strconv.FormatInt(failed, 10), p.note()))
 	}
 	return rows
+}
+
+// note says what there is to say beside the figures.
+func (p *Point) note() string {
+	switch {
+	case p.Status == "completed":
+		return ""
+	case p.Why == "":
+		return p.Status
+	}
+	return p.Status + ": " + p.Why
+}
+
+// settings are what sets a point apart, in one text.
+func (p *Point) settings() string {
+	var all []string
+	for _, s := range p.Settings {
+		all = append(all, s[0]+" "+s[1])
+	}
+	return cmp.Or(strings.Join(all, ", "), "-")
 }
 
 // settingKeys are the keys of all points, in the order in which they come.
@@ -241,7 +305,7 @@ func Comparison(w io.Writer, p Page, points []Point) error {
 	for i := range c.Panels {
 		charts = append(charts, fmt.Sprintf("panel%d", i))
 	}
-	rows := tableOf(points)
+	rows := tableOf(points, shownFigures(points))
 	return p.write(w, charts, table{Head: rows[0], Rows: rows[1:]}, c)
 }
 
@@ -270,7 +334,9 @@ func panelsOf(group string, points []Point) (panels []panel) {
 			for _, k := range keys {
 				values = append(values, p.setting(k))
 			}
-			label = strings.Join(values, ", ")
+			if !slices.Contains(values, "-") { // of a point without one its id says more
+				label = strings.Join(values, ", ")
+			}
 		}
 		base.Labels = append(base.Labels, label)
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,14 +28,40 @@ func TestPoints(t *testing.T) {
 	if err := Points(&b, sweepPoints()); err != nil {
 		t.Fatal(err)
 	}
-	want := `point   max_concurrency  device  trials  req/s  out tok/s  tok/s  TTFT p50  TTFT p99  E2EL p50  E2EL p99  failed
-c-1                   1       -       2   2.00       20.0   40.0     60.00    120.00    100.00    200.00       0
-c-10                 10       -       1   4.00       40.0   80.0     90.00    180.00    100.00    200.00       0
-c-x                  99       -       0      -          -      -         -         -         -         -       0  failed: runtime_startup, out_of_memory
-pooled                -       0       1   7.00          -   70.0         -         -      5.00      6.00       2
+	want := `point   varied              trials  req/s  out tok/s  tok/s  TTFT p50  TTFT p99  E2EL p50  E2EL p99  failed
+c-1     max_concurrency 1        2   2.00       20.0   40.0     60.00    120.00    100.00    200.00       0
+c-10    max_concurrency 10       1   4.00       40.0   80.0     90.00    180.00    100.00    200.00       0
+c-x     max_concurrency 99  failed: runtime_startup, out_of_memory
+pooled  device 0                 1   7.00          -   70.0         -         -      5.00      6.00       2
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A screen has 120 columns: the last figures give way, and a line says so. Names do not.
+func TestPointsFitTheScreen(t *testing.T) {
+	q := &Quantiles{12345.67, 23456.78}
+	points := []Point{
+		{ID: "validation-500-kv-auto", Settings: [][2]string{{"max_num_batched_tokens", "12288"}, {"kv", "auto"}}, Status: "completed", Trials: []Figures{{4321.5, 1234567.5, 12345678.9, q, q, q, q, 0}}},
+		{ID: "sum", Settings: [][2]string{{"sum of", "4 runs"}}, Status: "completed", Trials: []Figures{{Requests: 7}}},
+	}
+	var b strings.Builder
+	if err := Points(&b, points); err != nil {
+		t.Fatal(err)
+	}
+	want := `point                   varied                                   req/s  out tok/s       tok/s  TTFT p50  failed
+validation-500-kv-auto  max_num_batched_tokens 12288, kv auto  4321.50  1234567.5  12345678.9  12345.67       0
+sum                     sum of 4 runs                             7.00          -           -         -       0
+No room here for TTFT p99, TPOT p50, TPOT p99, ITL p50, ITL p99, E2EL p50, E2EL p99; the page has them.
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+	points[0].ID = strings.Repeat("x", 130)
+	b.Reset()
+	if err := Points(&b, points); err != nil || !strings.Contains(b.String(), "  4321.50  ") {
+		t.Errorf("%v: %s", err, b.String())
 	}
 }
 
@@ -64,6 +91,9 @@ func TestComparison(t *testing.T) {
 	}}
 	if diff := cmp.Diff(first, got.Panels[3]); diff != "" {
 		t.Error(diff)
+	}
+	if got := panelsOf("g", []Point{points[0], {ID: "base", Trials: points[0].Trials}}); !slices.Equal(got[0].Labels, []string{"10", "base"}) || got[0].Lines {
+		t.Errorf("a point without the setting: %+v", got[0])
 	}
 	if got.Panels[5].Lines || got.Panels[5].Labels[0] != "pooled" {
 		t.Errorf("a group of one is %+v", got.Panels[5])

@@ -47,7 +47,13 @@ type diagnosis struct {
 	reason int    // its index in reasons, plus 1; 0 is none
 	raised string // the last exception that is no echo of another
 	echo   string // the last exception of all
+
+	version string // of the engine; the first that it says
 }
+
+// versions are how engines say theirs: vLLM's banner, its older greeting and its
+// engine, and the simulator, which says first what it is.
+var versions = quickly(regexp.MustCompile(`^(?:[ ▀▄█]*█ +version |vLLM (?:API )?server version |Initializing an? (?:V\d )?LLM engine \(v|servebench-sim )([0-9][A-Za-z0-9.+_-]*)`))
 
 // tells reports whether any of the expressions can match a line.
 func tells(folded string) bool {
@@ -64,6 +70,11 @@ func tells(folded string) bool {
 
 // see takes the log's next line, without control characters, and the same folded.
 func (d *diagnosis) see(line, folded string) {
+	if d.version == "" && versions.may(folded) {
+		if m := versions.re.FindStringSubmatch(origin.ReplaceAllString(line, "")); m != nil {
+			d.version = m[1]
+		}
+	}
 	if !tells(folded) {
 		return
 	}

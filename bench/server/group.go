@@ -73,6 +73,12 @@ func Start(ctx context.Context, cfg Config) (*Group, error) {
 	} else if e, ok := errors.AsType[*StartError](err); ok && g.first != nil && g.first.index == e.Replica {
 		err = g.first.failure()
 	}
+	if e, ok := errors.AsType[*StartError](err); ok {
+		e.Launched = g.cfg.Launched()
+		if len(g.replicas) > 0 { // their ports are known
+			e.Launched = g.Launched()
+		}
+	}
 	if stopErr != nil {
 		err = fmt.Errorf("%w; and %w", err, stopErr)
 	}

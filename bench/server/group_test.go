@@ -341,7 +341,11 @@ func TestStartErrors(t *testing.T) {
 			if !strings.HasPrefix(got.Message, c.want.Message) {
 				t.Errorf("message %q, want %q…", got.Message, c.want.Message)
 			}
+			if n := max(1, c.cfg.Replicas); len(got.Launched) != n || got.Launched[0].Args[0] != c.cfg.Command[0] {
+				t.Errorf("the commands are %v", got.Launched)
+			}
 			have := *got
+			have.Launched = nil
 			have.Message = c.want.Message
 			if c.want.LogTail == nil {
 				have.LogTail = nil

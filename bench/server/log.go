@@ -126,6 +126,13 @@ func (c *capture) end() []byte {
 	return lastLines(c.tail, tailBytes, tailLines)
 }
 
+// version is the engine's, as far as the log has said it.
+func (c *capture) version() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.diag.version
+}
+
 // lastLines are the last lines of data, bytes and lines at most; the first is
 // whole unless it alone is too long.
 func lastLines(data []byte, maxBytes, maxLines int) []byte {

@@ -37,15 +37,16 @@ func TestWhyVLLMEnded(t *testing.T) {
 	for _, c := range []struct {
 		log               string
 		code              int
+		version           string // which argparse does not live to say
 		category, message string // the message's beginning
 	}{
-		{"badflag", 2, "bad_argument", "vllm: error: unrecognized arguments: --max-num-batched-tokenz 2048"},
-		{"badvalue", 1, "bad_argument", "Value error, max_num_batched_tokens (16) is smaller than max_model_len (8192)."},
-		{"toolong", 1, "bad_argument", "Value error, User-specified max_model_len (100000000) is greater than the derived max_model_len"},
-		{"kvlong", 1, "kv_cache_allocation", "ValueError: To serve at least one request with the model's max seq len (9000000), (4.29 GiB KV cache is needed"},
-		{"nomem", 1, "kv_cache_allocation", "ValueError: Available memory on node 0 (21.75/23.54 GiB) on kv cache allocation is less than requested memory"},
-		{"nomodel", 1, "model_not_found", "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder"},
-		{"portbusy", 1, "port_in_use", "OSError: [Errno 98] Address already in use"},
+		{"badflag", 2, "", "bad_argument", "vllm: error: unrecognized arguments: --max-num-batched-tokenz 2048"},
+		{"badvalue", 1, "0.32.0", "bad_argument", "Value error, max_num_batched_tokens (16) is smaller than max_model_len (8192)."},
+		{"toolong", 1, "0.32.0", "bad_argument", "Value error, User-specified max_model_len (100000000) is greater than the derived max_model_len"},
+		{"kvlong", 1, "0.32.0", "kv_cache_allocation", "ValueError: To serve at least one request with the model's max seq len (9000000), (4.29 GiB KV cache is needed"},
+		{"nomem", 1, "0.32.0", "kv_cache_allocation", "ValueError: Available memory on node 0 (21.75/23.54 GiB) on kv cache allocation is less than requested memory"},
+		{"nomodel", 1, "0.32.0", "model_not_found", "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder"},
+		{"portbusy", 1, "0.32.0", "port_in_use", "OSError: [Errno 98] Address already in use"},
 	} {
 		t.Run(c.log, func(t *testing.T) {
 			log, err := os.ReadFile("testdata/vllm-" + c.log + ".log")
@@ -57,10 +58,28 @@ func TestWhyVLLMEnded(t *testing.T) {
 			if category != c.category || !strings.HasPrefix(message, c.message) {
 				t.Errorf("%s: %s\nwant %s: %s…", category, message, c.category, c.message)
 			}
+			if got.version() != c.version {
+				t.Errorf("version %q, want %q", got.version(), c.version)
+			}
 			if utf8.RuneCountInString(message) > 301 {
 				t.Errorf("the message has %d characters", utf8.RuneCountInString(message))
 			}
 		})
+	}
+}
+
+// What other versions, and the simulator, say of theirs.
+func TestVersionInLog(t *testing.T) {
+	for line, want := range map[string]string{
+		"INFO 12-01 03:53:30 [servebench-sim] servebench-sim 0.3.0, in the place of vllm 0.32.0":       "0.3.0",
+		"(APIServer pid=7) INFO 08-26 10:00:00 [api_server.py:1882] vLLM API server version 0.11.0rc2": "0.11.0rc2",
+		"INFO 08-26 10:00:00 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: x":       "0.11.0",
+		"INFO 08-26 10:00:00 [x.py:1] Using FlashAttention version 3":                                  "",
+		"    vLLM API server version 9": "",
+	} {
+		if got := captured(t, logBytes, nil, line+"\n").version(); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
 	}
 }
 

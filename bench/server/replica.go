@@ -171,6 +171,7 @@ func (r *replica) failure() *StartError {
 	}
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
+	e.Version = r.log.diag.version
 	e.Category, e.Message = r.log.diag.cause(e.ExitCode, r.log.last)
 	if signal != "" && r.log.diag.reason == 0 {
 		e.Category = categoryKilled
@@ -187,7 +188,7 @@ func (r *replica) failure() *StartError {
 
 // notReady is the error of a process that still runs but does not answer.
 func (r *replica) notReady(after time.Duration, path, answer string) *StartError {
-	return &StartError{Replica: r.index, Stage: stageReady, Category: categoryTimeout, LogTail: r.log.end(),
+	return &StartError{Replica: r.index, Stage: stageReady, Category: categoryTimeout, LogTail: r.log.end(), Version: r.log.version(),
 		Message: fmt.Sprintf("not ready after %v: GET %s: %s; want a longer server.ready_timeout, or another server.ready_path", after, path, answer)}
 }
 

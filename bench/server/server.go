@@ -63,6 +63,11 @@ type StartError struct {
 	ExitCode *int   // nil while the process still ran, or was killed
 	Message  string // one line that says why, from the log where it does
 	LogTail  []byte // the end of the log, not redacted
+	// Launched are the commands of all replicas as they were to be run, not
+	// redacted; only an error of Start has them.
+	Launched []manifest.Launched
+	// Version is the engine's, where the log says it.
+	Version string
 }
 
 func (e *StartError) Error() string {

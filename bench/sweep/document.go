@@ -55,6 +55,7 @@ func Document(e Experiment, outcomes []Outcome, w Writing) (*manifest.Experiment
 		out.Runs = append(out.Runs, run)
 		d.runs[e.Points[i].ID] = &out.Runs[len(out.Runs)-1]
 	}
+	d.hearOthers(out.Runs)
 	d.replacements()
 	for i := range e.Aggregates {
 		out.Runs = append(out.Runs, d.aggregate(&e.Aggregates[i]))

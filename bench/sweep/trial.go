@@ -71,6 +71,10 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 		res, err := r.mistake(ctx, s, cfg, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
+	cfg.Declared.EngineVersion = start.Version
+	if start.Launched != nil {
+		cfg.Declared.Launch = start.Launched
+	}
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil

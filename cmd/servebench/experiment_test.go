@@ -23,7 +23,7 @@ func TestEncodeSweep(t *testing.T) {
 		}})
 	}
 	outcomes := []sweep.Outcome{{PointID: "a", Status: manifest.Failed, Failure: &manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: everything + " canarybox-b.example canary-of-a-0123"}}}
-	doc, err := encodeSweep(e, outcomes)
+	_, doc, err := encodeSweep(e, outcomes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestEncodeSweep(t *testing.T) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	e.About.ArtifactFiles[0].Path = filepath.Join(dir, "none.md")
-	if doc, err := encodeSweep(e, outcomes); err != nil || !strings.Contains(string(doc), "Not all files of the author's could be read.") {
+	if _, doc, err := encodeSweep(e, outcomes); err != nil || !strings.Contains(string(doc), "Not all files of the author's could be read.") {
 		t.Errorf("%v: %s", err, doc)
 	}
 }

@@ -29,8 +29,8 @@ type serverGroup interface {
 type starter func(ctx context.Context, c server.Config) (serverGroup, error)
 
 // startServers is the starter of the program.
-func startServers(ctx context.Context, c server.Config) (serverGroup, error) {
-	g, err := server.Start(ctx, c)
+func (t *terminal) startServers(ctx context.Context, c server.Config) (serverGroup, error) {
+	g, err := t.launch(ctx, c)
 	if err != nil {
 		return nil, err // a nil *Group must not become an interface
 	}
@@ -155,12 +155,17 @@ func stemOf(f bench.Files) string {
 // notStarted saves the record of a run whose server did not start.
 func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s *stopState, t *terminal) error {
 	failure := manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: err.Error()}
+	said := &o.config.Declared
+	said.Launch = o.server.Launched()
 	start, is := errors.AsType[*server.StartError](err)
 	switch {
 	case interrupted:
 		failure.Category, failure.MessageSanitized = "interrupted", "interrupted while the server started"
 	case is:
-		failure = start.Failure()
+		failure, said.EngineVersion = start.Failure(), start.Version
+	}
+	if is && start.Launched != nil {
+		said.Launch = start.Launched
 	}
 	o.config.Declared.Launch = o.server.Launched()
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)

@@ -103,7 +103,7 @@ func (t *terminal) resolveRun(ctx context.Context, r *runfile.Run, line given) (
 	if err != nil {
 		return nil, relocated(err, places)
 	}
-	o.places, o.start = places, startServers
+	o.places, o.start = places, t.startServers
 	shown := runfile.Run{}
 	if r != nil {
 		full, err := o.apply(r, line)

@@ -24,13 +24,13 @@ type likeness struct {
 }
 
 // fit is the engine that behaves as the server of the run did, or comes nearest to it:
-// the doubt then says how far it is off.
+// the doubt then says how far it is off. A process makes each fit once.
 func (l *likeness) fit() (e sim.Engine, doubt, err error) {
-	e, err = sim.Fit(l.Published)
-	if misfit, ok := errors.AsType[*sim.MisfitError](err); ok {
-		return e, misfit, nil
+	f, err := knownFits.of(l.Published)
+	if len(f.Off) > 0 {
+		doubt = &sim.MisfitError{Off: f.Off}
 	}
-	return e, nil, err
+	return f.Engine, doubt, err
 }
 
 // readLike reads the run that name stands for: the file of a run manifest, in the

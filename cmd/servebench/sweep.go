@@ -43,8 +43,8 @@ var (
 		return &study{experiment: *x.Experiment, options: x.Options, notes: x.Warnings}, nil
 	}
 	// startServer starts a server that is not in this process.
-	startServer = func(ctx context.Context, c server.Config) (sweep.Server, error) {
-		g, err := server.Start(ctx, c)
+	startServer = func(ctx context.Context, t *terminal, c server.Config) (sweep.Server, error) {
+		g, err := t.launch(ctx, c)
 		if err != nil {
 			return nil, err // a nil *Group must not become an interface
 		}
@@ -206,7 +206,7 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	note := func(n string) { v.pause(); t.notef("%s", n) }
 	o := sweep.Options{
 		Dir: s.dir, Resume: s.resume, Only: s.only, Selected: first.selected, Detailed: first.detailed, Secrets: secretsOfEnvironment(),
-		Start: s.embed(note), Starting: v.starting, Began: v.began, Ended: v.ended, Note: note,
+		Start: s.embed(t, note), Starting: v.starting, Began: v.began, Ended: v.ended, Note: note,
 	}
 	if first.dryRun {
 		return s.printPlan(t, o)
@@ -335,9 +335,9 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 			errs = append(errs, err)
 		}
 	}
-	points := comparison(&s.experiment, outcomes)
-	doc, err := encodeSweep(s.experiment, outcomes)
-	save(".experiment.json", doc, err)
+	doc, text, err := encodeSweep(s.experiment, outcomes)
+	save(".experiment.json", text, err)
+	points := comparison(&s.experiment, outcomes, doc)
 	if slices.ContainsFunc(points, func(p report.Point) bool { return len(p.Trials) > 0 }) {
 		var page bytes.Buffer
 		err := report.Comparison(&page, s.page(outcomes), points)
@@ -379,11 +379,13 @@ func (s *study) printPlan(t *terminal, o sweep.Options) error {
 		t.notef("%s", n)
 	}
 	var b strings.Builder
-	starts := 0
+	starts, before := 0, ""
 	for _, step := range steps {
 		if step.Starts {
 			starts++
-			fmt.Fprintf(&b, "%*s  start a server: %s\n", len(fmt.Sprint(step.Of)), "", clip(commandLine(step.Point), 200))
+			line := commandLine(step.Point)
+			fmt.Fprintf(&b, "%*s  %s\n", len(fmt.Sprint(step.Of)), "", startText(before, line))
+			before = line
 		}
 		fmt.Fprintf(&b, "%*d  %s\n", len(fmt.Sprint(step.Of)), step.Number, describeStep(step))
 	}

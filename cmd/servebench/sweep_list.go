@@ -157,7 +157,7 @@ func isEmbedded(c *server.Config) bool {
 // embed makes --sim the server of the points that have it, and returns what starts
 // servers: points with the same simulator share it. What there is to know of a
 // simulator is told to note.
-func (s *study) embed(note func(string)) func(context.Context, server.Config) (sweep.Server, error) {
+func (s *study) embed(t *terminal, note func(string)) func(context.Context, server.Config) (sweep.Server, error) {
 	simulated := map[string]*options{}
 	for i, o := range s.options {
 		p := &s.experiment.Points[i]
@@ -180,6 +180,6 @@ func (s *study) embed(note func(string)) func(context.Context, server.Config) (s
 		if isEmbedded(&c) {
 			return simulated[c.Command[1]].startSim(note)
 		}
-		return startServer(ctx, c)
+		return startServer(ctx, t, c)
 	}
 }

@@ -59,7 +59,7 @@ func describeStep(s sweep.Step) string {
 	text := s.Point.ID
 	var settings []string
 	for _, set := range s.Point.Vary {
-		settings = append(settings, fmt.Sprintf("%s %s", set.Key, settingText(set.Value)))
+		settings = append(settings, settingName(set.Key)+" "+settingText(set.Value))
 	}
 	if len(settings) > 0 {
 		text += " (" + strings.Join(settings, ", ") + ")"
@@ -71,6 +71,16 @@ func describeStep(s sweep.Step) string {
 		text += fmt.Sprintf(", attempt %d", s.Attempt)
 	}
 	return text
+}
+
+// settingName is a key without the section that it is in.
+func settingName(key string) string {
+	for _, section := range []string{"bench.", "server.", "vars.", "labels."} {
+		if name, ok := strings.CutPrefix(key, section); ok {
+			return name
+		}
+	}
+	return key
 }
 
 func settingText(v any) string { return clip(printable(fmt.Sprint(v)), 60) }
@@ -104,8 +114,34 @@ func commandLine(p *sweep.Point) string {
 	return publicServerCommand(&p.Config, p.Server)
 }
 
-// comparison is what tables and charts show of an experiment.
-func comparison(e *sweep.Experiment, outcomes []sweep.Outcome) (points []report.Point) {
+// startText says which server is started; of one that is like the one before, what
+// is different.
+func startText(before, line string) string {
+	was, is := strings.Fields(before), strings.Fields(line)
+	switch {
+	case before == "":
+		return "start a server: " + clip(line, 600)
+	case before == line:
+		return "start a server with the same command"
+	case len(was) != len(is):
+		return "start another server: " + clip(line, 600)
+	}
+	var changed []string
+	for i, w := range is {
+		if w == was[i] {
+			continue
+		}
+		if i > 0 && strings.HasPrefix(is[i-1], "--") && !strings.HasPrefix(w, "--") {
+			w = is[i-1] + " " + w
+		}
+		changed = append(changed, w)
+	}
+	return "the same with " + clip(strings.Join(changed, " "), 600)
+}
+
+// comparison is what tables and charts show of an experiment: its points, and what
+// its manifest derives from them; doc may be nil.
+func comparison(e *sweep.Experiment, outcomes []sweep.Outcome, doc *manifest.Experiment) (points []report.Point) {
 	of := map[string]*sweep.Outcome{}
 	for i := range outcomes {
 		of[outcomes[i].PointID] = &outcomes[i]
@@ -114,7 +150,7 @@ func comparison(e *sweep.Experiment, outcomes []sweep.Outcome) (points []report.
 		p := &e.Points[i]
 		row := report.Point{ID: p.ID, Group: p.Group, Status: "not run"}
 		for _, s := range p.Vary {
-			row.Settings = append(row.Settings, [2]string{s.Key, settingText(s.Value)})
+			row.Settings = append(row.Settings, [2]string{settingName(s.Key), settingText(s.Value)})
 		}
 		if o := of[p.ID]; o != nil {
 			row.Status, row.Why = o.Status, why(o)
@@ -126,7 +162,32 @@ func comparison(e *sweep.Experiment, outcomes []sweep.Outcome) (points []report.
 		}
 		points = append(points, row)
 	}
+	if doc == nil {
+		return points
+	}
+	for i := range doc.Runs {
+		if r := &doc.Runs[i]; r.Relation.Type == "aggregate" {
+			points = append(points, aggregated(r))
+		}
+	}
 	return points
+}
+
+// aggregated is a run that was computed from others.
+func aggregated(r *manifest.ExperimentRun) report.Point {
+	p := report.Point{ID: r.ClientRunID, Group: r.Relation.Group, Status: r.Status}
+	if f := r.Failure; f != nil {
+		p.Why = f.Stage + ", " + f.Category
+		return p
+	}
+	sum := r.Results.RequestsPerSecond
+	p.Settings = [][2]string{{"sum of", fmt.Sprintf("%d runs", len(sum.InputRunIDs))}}
+	f := report.Figures{Requests: sum.Value}
+	if n := r.Results.FailedRequests; n != nil {
+		f.Failed = *n
+	}
+	p.Trials = []report.Figures{f}
+	return p
 }
 
 // why says why a point did not complete.

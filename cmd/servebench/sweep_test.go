@@ -65,7 +65,7 @@ func TestListIsASweep(t *testing.T) {
 		}
 	}
 	head, _, _ := strings.Cut(out, "\n")
-	if !strings.HasPrefix(strings.Join(strings.Fields(head), " "), "point request_rate max_concurrency trials req/s out tok/s") || !strings.Contains(out, "SIMULATED") {
+	if !strings.HasPrefix(strings.Join(strings.Fields(head), " "), "point varied req/s out tok/s") || !strings.Contains(out, "SIMULATED") {
 		t.Errorf("the table:\n%s", out)
 	}
 	page, err := os.ReadFile(filepath.Join(folder, id+".html"))
@@ -148,6 +148,23 @@ func TestListPlan(t *testing.T) {
 	}
 }
 
+// The plan tells of a server once, and then what is different.
+func TestStartText(t *testing.T) {
+	const line = "CUDA_VISIBLE_DEVICES=0 vllm serve m --port 1 --tokens 5 --eager"
+	for _, c := range []struct{ before, line, want string }{
+		{"", line, "start a server: " + line},
+		{line, line, "start a server with the same command"},
+		{line, strings.Replace(line, "5", "6", 1), "the same with --tokens 6"},
+		{line, strings.Replace(line, "=0", "=3", 1), "the same with CUDA_VISIBLE_DEVICES=3"},
+		{line, strings.Replace(line, "eager", "lazy", 1), "the same with --lazy"},
+		{line, line + " --more", "start another server: " + line + " --more"},
+	} {
+		if got := startText(c.before, c.line); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
 // experimentOf replaces what reads an experiment file: a point for each id, against
 // base, with the flags of the command line over those of a small run.
 func experimentOf(t *testing.T, base string, change func(*sweep.Experiment), ids ...string) {
@@ -187,7 +204,7 @@ func testStudy(ctx context.Context, term *terminal, base string, change func(*sw
 
 // The files of an experiment, and what the exit code says of its failures.
 func TestSweepCommand(t *testing.T) {
-	fail := func(ctx context.Context, c server.Config) (sweep.Server, error) {
+	fail := func(ctx context.Context, t *terminal, c server.Config) (sweep.Server, error) {
 		return nil, &server.StartError{Stage: "runtime_startup", Category: "bad_argument", Message: "unrecognized arguments: --no-such-flag"}
 	}
 	broken := func(p sweep.OnFailure) func(*sweep.Experiment) {
