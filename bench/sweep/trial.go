@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 	if r.over(ctx) {
 		return nil, nil, byUser, ErrInterrupted
 	}
-	cfg := s.Point.Config
+	cfg := s.config()
 	var start *server.StartError
 	if !errors.As(err, &start) {
 		res, err := r.mistake(ctx, s, "runtime_startup", err)
@@ -113,7 +113,7 @@ func (r *runner) mistake(ctx context.Context, s Step, stage string, err error) (
 	if len(r.state.past().samples) == 0 {
 		return nil, fmt.Errorf("point %s: %w", s.Point.ID, err)
 	}
-	return bench.NotRun(ctx, s.Point.Config, manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
+	return bench.NotRun(ctx, s.config(), manifest.Failure{Stage: stage, Category: "configuration", MessageSanitized: err.Error()}), nil
 }
 
 // ending is what ended a run before its time.
@@ -128,7 +128,7 @@ const (
 
 // measure runs the benchmark against a server; nil is one that is not ours.
 func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result, *bench.Page, ending, error) {
-	cfg := s.Point.Config
+	cfg := s.config()
 	var gone <-chan struct{}
 	if srv != nil {
 		urls := srv.URLs()
