@@ -290,3 +290,16 @@ func TestNotRunIsDescribed(t *testing.T) {
 		t.Errorf("%+v %+v %+v", r, run.Subject, run.Workload.PrefixBehavior)
 	}
 }
+
+// The id of a run ends in the number of its repetition, which a label gives.
+func TestRunIDHasTheRepetition(t *testing.T) {
+	for _, c := range []struct {
+		labels map[string]string
+		want   string
+	}{{nil, "-1"}, {map[string]string{"repetition_index": "3"}, "-3"}, {map[string]string{"repetition_index": "last"}, "-1"}, {map[string]string{"repetition_index": "-2"}, "-1"}} {
+		r := bench.NotRun(t.Context(), bench.Config{Declared: bench.Declared{Labels: c.labels}}, manifest.Failure{Stage: "runtime_startup", Category: "other", MessageSanitized: "it ended"})
+		if id := r.Manifest([]byte("{}"), nil).ClientRunID; id != manifest.RunID([]byte("{}"), 1)[:len("servebench-")+12]+c.want {
+			t.Errorf("%v: %s", c.labels, id)
+		}
+	}
+}

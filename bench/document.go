@@ -37,7 +37,7 @@ func (r *Result) Manifest(result []byte, artifacts []manifest.Artifact) *manifes
 	m := &manifest.Run{
 		SchemaVersion: manifest.SchemaVersion,
 		Kind:          manifest.KindRun,
-		ClientRunID:   manifest.RunID(result, 1),
+		ClientRunID:   manifest.RunID(result, cmp.Or(r.repetition(), 1)),
 		Outcome:       r.Outcome,
 		Subject:       d.subject,
 		Environment:   r.Environment,
@@ -748,6 +748,16 @@ func (d *document) extensions() map[string]any {
 	return ext
 }
 
+// repetition is the number that the label repetition_index gives this run among
+// its like, from 1; 0 without one.
+func (r *Result) repetition() int {
+	n, err := strconv.Atoi(r.Config.Declared.Labels["repetition_index"])
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
 // labels writes what the run is labelled with; variant and profile_id have places
 // of their own.
 func (d *document) labels(ext map[string]any) {
@@ -756,7 +766,7 @@ func (d *document) labels(ext map[string]any) {
 		switch key {
 		case "variant", "profile_id":
 		case "repetition_index":
-			if n, err := strconv.Atoi(value); err == nil && n >= 1 {
+			if n := d.r.repetition(); n >= 1 {
 				ext["runpile.independent_repetition_index"] = n
 				continue
 			}

@@ -93,55 +93,17 @@ func (s *session) probeHost(ctx context.Context) *manifest.Environment {
 // useDevices leaves of the devices that are there those that the server uses. A
 // count in a host file stands where nothing else is known of them.
 func (s *session) useDevices(env *manifest.Environment, indices []int, count int) {
-	groups := env.Accelerators
-	numbered := len(indices) > 0 && !slices.ContainsFunc(groups, func(a manifest.Accelerator) bool { return len(a.DeviceIndices) == 0 })
-	switch {
-	case len(groups) == 0:
+	known, warnings := env.UseDevices(indices, count)
+	s.res.Warnings = append(s.res.Warnings, warnings...)
+	if known || !s.res.probed {
 		return
-	case numbered:
-		env.Accelerators = s.pick(groups, indices)
-	case count > 0 && len(groups) == 1:
-		if groups[0].Count > 0 && count > groups[0].Count {
-			s.warnf("The launch commands use %d devices, and the host has %d.", count, groups[0].Count)
-		}
-		groups[0].Count, groups[0].DeviceIndices = count, indices
-	case !s.res.probed:
-	default:
-		for i := range groups {
-			if a := &groups[i]; a.Count > 1 {
-				s.warnf("This host has %d %s; how many of them the server uses was not declared.", a.Count, a.Model)
-				a.Count, a.DeviceIndices = 0, nil
-			}
+	}
+	for i := range env.Accelerators {
+		if a := &env.Accelerators[i]; a.Count > 1 {
+			s.warnf("This host has %d %s; how many of them the server uses was not declared.", a.Count, a.Model)
+			a.Count, a.DeviceIndices = 0, nil
 		}
 	}
-	if a := env.Accelerators; len(a) == 1 && a[0].Count == 1 {
-		a[0].Interconnect = "single device"
-	}
-}
-
-// pick leaves in each group the devices with these indices.
-func (s *session) pick(groups []manifest.Accelerator, indices []int) (used []manifest.Accelerator) {
-	rest := slices.Clone(indices)
-	for _, g := range groups {
-		var in []int
-		for _, i := range g.DeviceIndices {
-			if at := slices.Index(rest, i); at >= 0 {
-				rest = slices.Delete(rest, at, at+1)
-				in = append(in, i)
-			}
-		}
-		if len(in) > 0 {
-			g.Count, g.DeviceIndices = len(in), in
-			used = append(used, g)
-		}
-	}
-	if len(rest) > 0 {
-		s.warnf("The launch commands use the devices %v, which the host does not have.", rest)
-	}
-	if len(used) == 0 {
-		return groups
-	}
-	return used
 }
 
 // publicHost is an environment without what must not be published.

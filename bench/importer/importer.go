@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (i *imported) manifest(id string) *manifest.Run {
 	i.warnf("Imported from a result file: its counts, times and rates were checked against each other, and what else is here was declared or is missing. Review it before publication.")
 	m := &manifest.Run{
 		SchemaVersion: manifest.SchemaVersion, Kind: manifest.KindRun, ClientRunID: id, Visibility: "private",
-		Subject: i.subject(), Environment: i.o.Environment, Runtime: i.o.Runtime, Artifacts: i.o.Artifacts,
+		Subject: i.subject(), Environment: i.environment(), Runtime: i.o.Runtime, Artifacts: i.o.Artifacts,
 		Provenance: manifest.Provenance{Tool: "servebench", Source: "import", ToolVersion: i.o.Version, GeneratedAt: i.o.At.UTC().Format(time.RFC3339Nano)},
 	}
 	if m.Runtime.Engine == "" {
@@ -115,6 +116,42 @@ func length(c manifest.TokenCount) string {
 		return fmt.Sprint(c.Value)
 	}
 	return fmt.Sprintf("%d-%d", c.Min, c.Max)
+}
+
+// environment is the declared host with those of its devices that the declared
+// commands use: of one server's visible devices the first, one for each rank.
+func (i *imported) environment() *manifest.Environment {
+	if i.o.Environment == nil {
+		return nil
+	}
+	env := *i.o.Environment
+	p := i.o.Runtime.Parallelism
+	if p == nil {
+		return &env
+	}
+	count := max(1, p.Data) * max(1, p.Tensor) * max(1, p.Pipeline) * max(1, p.Replicas)
+	indices := numbers(i.o.Runtime.SafeEnvironment["CUDA_VISIBLE_DEVICES"])
+	switch {
+	case p.Replicas <= 1 && len(indices) > count:
+		indices = indices[:count]
+	case len(indices) != count:
+		indices = nil
+	}
+	_, warnings := env.UseDevices(indices, count)
+	i.warnings = append(i.warnings, warnings...)
+	return &env
+}
+
+// numbers are those of a list with commas that has nothing else, each once.
+func numbers(list string) (ns []int) {
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 0 || slices.Contains(ns, n) {
+			return nil
+		}
+		ns = append(ns, n)
+	}
+	return ns
 }
 
 func (i *imported) subject() manifest.Subject {

@@ -283,3 +283,33 @@ func FuzzImport(f *testing.F) {
 		}
 	})
 }
+
+// A host file has all devices of the machine; the manifest has those that the
+// launch commands use.
+func TestImportTakesTheDevicesInUse(t *testing.T) {
+	host := func() *manifest.Environment {
+		return &manifest.Environment{Accelerators: []manifest.Accelerator{{Count: 4, Model: "A", DeviceIndices: []int{0, 1, 2, 3}, Interconnect: "PCIe 5.0"}}}
+	}
+	for _, c := range []struct {
+		launch       string
+		count        int
+		indices      string
+		interconnect string
+	}{
+		{"CUDA_VISIBLE_DEVICES=3 vllm serve m", 1, "[3]", "single device"},
+		{"vllm serve m -tp 2", 2, "[]", "PCIe 5.0"},
+		{"CUDA_VISIBLE_DEVICES=2,1,0 vllm serve m -tp 2", 2, "[1 2]", "PCIe 5.0"},
+		{"CUDA_VISIBLE_DEVICES=1 vllm serve m\nCUDA_VISIBLE_DEVICES=3 vllm serve m", 2, "[1 3]", "PCIe 5.0"},
+		{"CUDA_VISIBLE_DEVICES=GPU-1 vllm serve m", 1, "[]", "single device"},
+		{"", 4, "[0 1 2 3]", "PCIe 5.0"},
+	} {
+		o := &Options{Environment: host()}
+		if c.launch != "" {
+			o.Runtime, _ = new(manifest.Redactor).Served(c.launch)
+		}
+		a := (&imported{o: o}).environment().Accelerators[0]
+		if a.Count != c.count || fmt.Sprint(a.DeviceIndices) != c.indices || a.Interconnect != c.interconnect || o.Environment.Accelerators[0].Count != 4 {
+			t.Errorf("%q: %+v; the host's %+v", c.launch, a, o.Environment.Accelerators[0])
+		}
+	}
+}

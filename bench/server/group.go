@@ -229,10 +229,11 @@ func (g *Group) URLs() (urls []string) {
 }
 
 // Launched are the commands as they were run, with what was set in their
-// environments; nothing is redacted.
+// environments; nothing is redacted. This program has its own name, whatever its
+// file is called: [manifest] knows an engine by its name.
 func (g *Group) Launched() (commands []manifest.Launched) {
 	for _, r := range g.replicas {
-		commands = append(commands, r.launched)
+		commands = append(commands, g.cfg.launched(r.index, strconv.Itoa(r.port), "servebench"))
 	}
 	return commands
 }

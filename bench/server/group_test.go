@@ -199,6 +199,7 @@ func TestStartAndStop(t *testing.T) {
 	cfg := fake("FIFO", held.path, "CHILD", "group", "SAY", "Using uncalibrated q_scale 1.0 in replica {replica}", "MINE", "{port}")
 	cfg.Replicas, cfg.Devices, cfg.LogDir, cfg.LogName = 2, []int{4, 5, 6, 7}, t.TempDir(), "point-1.server"
 	cfg.StopTimeout = 200 * time.Millisecond // the child ignores TERM
+	cfg.Command[0] = "{servebench}"
 	g := start(t, cfg)
 
 	for i, url := range g.URLs() {
@@ -217,6 +218,9 @@ func TestStartAndStop(t *testing.T) {
 			}
 		}
 		l := g.Launched()[i]
+		if l.Args[0] != "servebench" {
+			t.Errorf("this program is called %s", l.Args[0])
+		}
 		if l.Args[1] != "127.0.0.1:"+port || l.Env["MINE"] != port || l.Env[markName] != "" {
 			t.Errorf("launched %v", l)
 		}

@@ -246,7 +246,9 @@ func (d *document) method() manifest.MeasurementMethod {
 	}
 	var warmups []string
 	for _, run := range d.described {
-		m.ClientOverheadIncluded = m.ClientOverheadIncluded || run.Measurement.ClientOverheadIncluded
+		if run.Results != nil { // a server that did not start was measured in no way
+			m.ClientOverheadIncluded = m.ClientOverheadIncluded || run.Measurement.ClientOverheadIncluded
+		}
 		if run.Outcome == manifest.Completed && !slices.Contains(warmups, run.Measurement.Warmup) {
 			warmups = append(warmups, run.Measurement.Warmup)
 		}

@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/servebench/servebench/manifest"
@@ -95,6 +97,7 @@ func combine(run *manifest.ExperimentRun, inputs []*manifest.ExperimentRun) {
 		}
 		run.Runtime.Parallelism = &total
 	}
+	combineRuntime(&run.Runtime, inputs)
 	var devices [][]manifest.Accelerator
 	for _, in := range inputs {
 		if in.Environment != nil {
@@ -107,6 +110,65 @@ func combine(run *manifest.ExperimentRun, inputs []*manifest.ExperimentRun) {
 		all.Accelerators = union(devices, func(a, b int) int { return a + b })
 		run.Environment = &all
 	}
+}
+
+// combineRuntime gives an aggregate the commands of all its inputs, and of their
+// parameters and variables those that are the same in each. CUDA_VISIBLE_DEVICES
+// lists the devices of all, as for the replicas of one run.
+func combineRuntime(r *manifest.ExperimentRuntime, inputs []*manifest.ExperimentRun) {
+	const safe, devices = "servebench.safe_environment", "CUDA_VISIBLE_DEVICES"
+	var commands, visible []string
+	groups, environment := cloneGroups(r.Parameters), map[string]string{}
+	if env, ok := r.Extensions[safe].(map[string]string); ok {
+		environment = maps.Clone(env)
+	}
+	for _, in := range inputs {
+		for line := range strings.SplitSeq(in.Runtime.CommandSanitized, "\n") {
+			if !slices.Contains(commands, line) {
+				commands = append(commands, line)
+			}
+		}
+		for name, group := range groups {
+			theirs, _ := in.Runtime.Parameters[name].(map[string]any)
+			maps.DeleteFunc(group, func(key string, v any) bool { return !sameJSON(theirs[key], v) })
+		}
+		env, _ := in.Runtime.Extensions[safe].(map[string]string)
+		if v := env[devices]; v != "" && !slices.Contains(visible, v) {
+			visible = append(visible, v)
+		}
+		maps.DeleteFunc(environment, func(key, v string) bool { return env[key] != v })
+	}
+	r.CommandSanitized = strings.Join(commands, "\n")
+	for name, group := range groups {
+		r.Parameters = maps.Clone(r.Parameters)
+		r.Parameters[name] = group
+	}
+	r.Extensions = maps.Clone(r.Extensions)
+	delete(r.Extensions, safe)
+	if len(visible) > 0 {
+		environment[devices] = strings.Join(visible, ",")
+	}
+	if len(environment) > 0 {
+		r.Extensions[safe] = environment
+	}
+}
+
+// sameJSON compares values of which one may have been read from a file.
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// cloneGroups are the groups of parameters that are objects, to be changed.
+func cloneGroups(parameters map[string]any) map[string]map[string]any {
+	groups := map[string]map[string]any{}
+	for name, v := range parameters {
+		if group, ok := v.(map[string]any); ok {
+			groups[name] = maps.Clone(group)
+		}
+	}
+	return groups
 }
 
 // equalLength is the length of prompts, where all inputs have the same.

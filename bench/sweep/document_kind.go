@@ -211,8 +211,16 @@ func union(runs [][]manifest.Accelerator, f func(a, b int) int) (all []manifest.
 			b.Count = len(b.DeviceIndices)
 		}
 	}
+	for i := range all {
+		if a := &all[i]; a.Count > 1 && a.Interconnect == singleDevice {
+			a.Interconnect = "" // each run had one device; how they are connected nobody said
+		}
+	}
 	return all
 }
+
+// singleDevice is what a run on one device says of its connection.
+const singleDevice = "single device"
 
 func sameDevice(a, b manifest.Accelerator) bool {
 	a.Count, a.DeviceIndices, b.Count, b.DeviceIndices = 0, nil, 0, nil

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestDocumentOfTwoPoints(t *testing.T) {
 		}
 		doc, text := c.document(t)
 		c.verify(t, text, "X19")
-		if w := doc.Shared.Workload; w["mode"] != "online" || w["arrival_process"] != arrival || w["concurrency"] != 1 {
+		if w := doc.Shared.Workload; w["mode"] != "online" || w["arrival_process"] != arrival || fmt.Sprint(w["concurrency"]) != "1" {
 			t.Errorf("shared is %v", w)
 		}
 	}

@@ -373,6 +373,48 @@ func TestDocumentOfTheReferencesShape(t *testing.T) {
 	}
 }
 
+// An aggregate has the commands and the devices of all its inputs, and only those
+// parameters and variables that all of them have.
+func TestDocumentAggregateIsOfAllInputs(t *testing.T) {
+	c := newCampaign()
+	for i := range 2 {
+		p := c.point(fmt.Sprint("device-", i), "gpu_device", func(p *Point) { p.Server.Devices = []int{i} })
+		c.complete(p, 100, 10)
+		run := c.outcomes[i].Trials[0].Manifest
+		run.Environment.Accelerators[0].Interconnect = "single device"
+		run.Runtime.SafeEnvironment["HF_HUB_OFFLINE"], run.Runtime.SafeEnvironment["VLLM_ONE"] = "1", fmt.Sprint(i)
+		run.Runtime.LaunchCommand = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%d ", i) + run.Runtime.LaunchCommand
+		run.Runtime.Parameters.Server["port_like"] = i
+		if i == 1 { // as read from a file
+			run.Runtime.Parameters.Server["max_model_len"] = json.Number("6144")
+		}
+	}
+	c.e.Aggregates = []Aggregate{{ID: "both", Sum: []string{"device-0", "device-1"}}}
+	doc, _ := c.document(t)
+	sum, one := doc.Runs[2], doc.Runs[0]
+	vllm := sum.Runtime.Parameters["vllm"].(map[string]any)
+	got := fmt.Sprintln(sum.Runtime.Extensions["servebench.safe_environment"], vllm["port_like"], vllm["max_model_len"], sum.Environment.Accelerators[0].Interconnect == "",
+		sum.Runtime.CommandSanitized == one.Runtime.CommandSanitized+"\n"+doc.Runs[1].Runtime.CommandSanitized, one.Runtime.Parameters["vllm"].(map[string]any)["port_like"],
+		one.Runtime.Extensions["servebench.safe_environment"])
+	if want := "map[CUDA_VISIBLE_DEVICES:0,1 HF_HUB_OFFLINE:1] <nil> 6144 true true 0 map[CUDA_VISIBLE_DEVICES:0 HF_HUB_OFFLINE:1 VLLM_ONE:0]\n"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A server that did not start tells nothing of how the others were measured.
+func TestDocumentMethodIsOfWhatWasMeasured(t *testing.T) {
+	c := judge()
+	for _, o := range c.outcomes {
+		for _, tr := range o.Trials {
+			tr.Manifest.Measurement.ClientOverheadIncluded = tr.Manifest.Results == nil
+		}
+	}
+	doc, _ := c.document(t)
+	if doc.Shared.MeasurementMethod.ClientOverheadIncluded {
+		t.Error("the method is that of the failed run")
+	}
+}
+
 // Several trials are pooled; what was in none of the numbers is said.
 func TestDocumentPoolsTrials(t *testing.T) {
 	c := newCampaign()

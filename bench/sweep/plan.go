@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/server"
 )
 
@@ -19,6 +22,18 @@ type Step struct {
 	Trial      int  // from 1
 	Attempt    int  // from 1; 0 in a plan
 	Starts     bool // a server is started for it
+}
+
+// config is the configuration of one trial. Those of a point with several are told
+// apart by the label repetition_index, unless the file has its own.
+func (s Step) config() bench.Config {
+	cfg := s.Point.Config
+	if _, ok := cfg.Declared.Labels["repetition_index"]; s.Point.Repeat > 1 && !ok {
+		labels := map[string]string{"repetition_index": strconv.Itoa(s.Trial)}
+		maps.Copy(labels, cfg.Declared.Labels)
+		cfg.Declared.Labels = labels
+	}
+	return cfg
 }
 
 // order is that of an experiment's trials. Points follow each other as they

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,4 +285,28 @@ func hasManifest(s *state) bool {
 		}
 	}
 	return false
+}
+
+// Trials of a point have their numbers as repetitions; a point alone has what its
+// file says, and the point keeps its labels.
+func TestTrialsAreRepetitions(t *testing.T) {
+	for _, c := range []struct {
+		repeat int
+		labels map[string]string
+		want   string
+	}{
+		{3, nil, "2"},
+		{3, map[string]string{"variant": "v"}, "2"},
+		{3, map[string]string{"repetition_index": "7"}, "7"},
+		{0, nil, ""},
+		{1, nil, ""},
+	} {
+		p := &Point{Repeat: c.repeat}
+		p.Config.Declared.Labels = c.labels
+		before := maps.Clone(c.labels)
+		got := Step{Point: p, Trial: 2}.config().Declared.Labels
+		if got["repetition_index"] != c.want || got["variant"] != c.labels["variant"] || !maps.Equal(p.Config.Declared.Labels, before) {
+			t.Errorf("%+v: %v, the point's are %v", c, got, p.Config.Declared.Labels)
+		}
+	}
 }

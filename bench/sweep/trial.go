@@ -64,7 +64,7 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 	if r.over(ctx) {
 		return nil, nil, byUser, ErrInterrupted
 	}
-	cfg := s.Point.Config
+	cfg := s.config()
 	cfg.Declared.Launch = s.Point.Server.Launched()
 	var start *server.StartError
 	if !errors.As(err, &start) {
@@ -101,7 +101,7 @@ const (
 
 // measure runs the benchmark against a server; nil is one that is not ours.
 func (r *runner) measure(ctx context.Context, s Step, srv Server) (*bench.Result, *bench.Page, ending, error) {
-	cfg := s.Point.Config
+	cfg := s.config()
 	var gone <-chan struct{}
 	if srv != nil {
 		urls := srv.URLs()
