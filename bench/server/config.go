@@ -125,7 +125,7 @@ func (c *Config) mentions(name string) bool {
 
 // launched is replica i's command on a port, with self for {servebench}; c has
 // its defaults. The environment includes the devices.
-func (c *Config) launched(i, port int, self string) manifest.Launched {
+func (c *Config) launched(i int, port, self string) manifest.Launched {
 	devices := ""
 	if share := len(c.Devices) / c.Replicas; share > 0 {
 		var words []string
@@ -134,7 +134,7 @@ func (c *Config) launched(i, port int, self string) manifest.Launched {
 		}
 		devices = strings.Join(words, ",")
 	}
-	names := strings.NewReplacer("{port}", strconv.Itoa(port), "{host}", c.Host, "{device}", devices,
+	names := strings.NewReplacer("{port}", port, "{host}", c.Host, "{device}", devices,
 		"{devices}", devices, "{replica}", strconv.Itoa(i), "{servebench}", self)
 	l := manifest.Launched{Env: map[string]string{}}
 	for _, w := range c.Command {
@@ -161,4 +161,18 @@ func (c *Config) url(port int) string {
 		host = "::1"
 	}
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// Launched are the commands of the replicas as far as the configuration alone tells
+// them: a free port and the path of this program keep their names in braces.
+func (c Config) Launched() (out []manifest.Launched) {
+	c = c.withDefaults()
+	for i := range min(c.Replicas, maxReplicas) {
+		port := "{port}"
+		if c.Port > 0 {
+			port = strconv.Itoa(c.Port + i)
+		}
+		out = append(out, c.launched(i, port, "{servebench}"))
+	}
+	return out
 }

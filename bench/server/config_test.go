@@ -65,7 +65,7 @@ func TestLaunched(t *testing.T) {
 		Devices:  []int{3, 1, 0, 2},
 		Replicas: 2,
 	}.withDefaults()
-	got := []manifest.Launched{cfg.launched(0, 9000, "/bin/sb"), cfg.launched(1, 9001, "/bin/sb")}
+	got := []manifest.Launched{cfg.launched(0, "9000", "/bin/sb"), cfg.launched(1, "9001", "/bin/sb")}
 	want := []manifest.Launched{
 		{Args: []string{"/bin/sb", "sim", "--port=9000", "127.0.0.1", "3,1", `{"method":"mtp","n":0}`, "{model}"},
 			Env: map[string]string{"CUDA_VISIBLE_DEVICES": "3,1", "CACHE": "r0-3,1", "EMPTY": ""}},
@@ -76,7 +76,7 @@ func TestLaunched(t *testing.T) {
 		t.Error(d)
 	}
 	cfg.Env[cudaDevices] = "7"
-	if got := cfg.launched(0, 1, "").Env[cudaDevices]; got != "7" {
+	if got := cfg.launched(0, "1", "").Env[cudaDevices]; got != "7" {
 		t.Errorf("the explicit variable is %q, want 7: it goes before devices", got)
 	}
 }

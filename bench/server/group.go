@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -95,7 +96,7 @@ func (g *Group) prepare() error {
 	}
 	for i, port := range ports {
 		g.replicas = append(g.replicas, &replica{index: i, port: port, url: g.cfg.url(port),
-			launched: g.cfg.launched(i, port, self), exited: make(chan struct{})})
+			launched: g.cfg.launched(i, strconv.Itoa(port), self), exited: make(chan struct{})})
 	}
 	if set, ok := g.cfg.Env[cudaDevices]; ok && len(g.cfg.Devices) > 0 {
 		g.own = append(g.own, fmt.Sprintf("server.env sets %s to %q, which goes before server.devices %v", cudaDevices, set, g.cfg.Devices))

@@ -6,9 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/google/renameio/v2"
 
@@ -70,32 +68,14 @@ func readSince(w *bytes.Buffer, path string, from int64) (int64, error) {
 	return end, err
 }
 
-// secretName is a variable whose value is nobody's business: HF_TOKEN, but not
-// TOKENIZERS_PARALLELISM.
-var secretName = regexp.MustCompile(`(?i)(^|_)(key|token|secret|pass|password|passwd|credentials?)$`)
-
 // redactor knows what must not be published of a point and its server.
 func (r *runner) redactor(s Step, res *bench.Result) *manifest.Redactor {
 	red := res.Config.Redactor()
 	red.Secrets = slices.Concat(red.Secrets, r.Secrets)
-	c := s.Point.Server
-	if c == nil {
-		return red
-	}
-	for name, value := range c.Env {
-		if secretName.MatchString(name) {
-			red.Secrets = append(red.Secrets, value)
+	if s.Point.Server != nil {
+		for _, l := range s.Point.Server.Launched() {
+			red.Secrets = append(red.Secrets, l.Secrets()...)
 		}
-	}
-	for i, word := range c.Command {
-		flag, value, joined := strings.Cut(word, "=")
-		if !strings.HasPrefix(flag, "-") || !strings.Contains(flag, "api-key") && !strings.Contains(flag, "api_key") {
-			continue
-		}
-		if !joined && i+1 < len(c.Command) {
-			value = c.Command[i+1]
-		}
-		red.Secrets = append(red.Secrets, value)
 	}
 	return red
 }

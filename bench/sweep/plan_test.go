@@ -131,10 +131,10 @@ func TestReadSince(t *testing.T) {
 
 // The commands of a server that did not start, one for each replica.
 func TestLaunched(t *testing.T) {
-	got := launched(&server.Config{
+	got := (&server.Config{
 		Command: []string{"vllm", "--port", "{port}", "--host={host}", "{x}"}, Env: map[string]string{"GPU": "{device}"},
 		Port: 9000, Replicas: 2, Devices: []int{4, 5, 6, 7},
-	})
+	}).Launched()
 	want := []manifest.Launched{
 		{Args: []string{"vllm", "--port", "9000", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"}},
 		{Args: []string{"vllm", "--port", "9001", "--host=127.0.0.1", "{x}"}, Env: map[string]string{"GPU": "6,7", "CUDA_VISIBLE_DEVICES": "6,7"}},

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,41 +67,10 @@ func (r *runner) run(ctx context.Context, s Step) (*bench.Result, *bench.Page, e
 		res, err := r.mistake(ctx, s, "runtime_startup", err)
 		return res, nil, byItself, err
 	}
-	cfg.Declared.Launch = launched(s.Point.Server)
+	cfg.Declared.Launch = s.Point.Server.Launched()
 	res := bench.NotRun(ctx, cfg, start.Failure())
 	res.Failure.MessageSanitized, _ = r.redactor(s, res).String(res.Failure.MessageSanitized)
 	return res, r.logPage(s, res, "startup", start.LogTail), byItself, nil
-}
-
-// launched are the commands of a server that did not start, as far as its
-// configuration tells them.
-func launched(c *server.Config) (out []manifest.Launched) {
-	n := max(1, c.Replicas)
-	for i := range n {
-		names := []string{"{host}", cmp.Or(c.Host, "127.0.0.1"), "{replica}", strconv.Itoa(i)}
-		if c.Port > 0 {
-			names = append(names, "{port}", strconv.Itoa(c.Port+i))
-		}
-		l := manifest.Launched{Env: map[string]string{}}
-		if share := len(c.Devices) / n; share > 0 {
-			var devices []string
-			for _, d := range c.Devices[i*share : (i+1)*share] {
-				devices = append(devices, strconv.Itoa(d))
-			}
-			list := strings.Join(devices, ",")
-			names = append(names, "{device}", list, "{devices}", list)
-			l.Env["CUDA_VISIBLE_DEVICES"] = list
-		}
-		fill := strings.NewReplacer(names...)
-		for _, w := range c.Command {
-			l.Args = append(l.Args, fill.Replace(w))
-		}
-		for k, v := range c.Env {
-			l.Env[k] = fill.Replace(v)
-		}
-		out = append(out, l)
-	}
-	return out
 }
 
 // mistake is what becomes of a mistake in the configuration: it ends an experiment

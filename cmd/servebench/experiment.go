@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sweep"
 	"github.com/servebench/servebench/manifest"
 )
@@ -31,10 +32,23 @@ func experimentRedactor(e *sweep.Experiment) *manifest.Redactor {
 	for i := range e.Points {
 		r := e.Points[i].Config.Redactor()
 		all.Secrets, all.HostNames = append(all.Secrets, r.Secrets...), append(all.HostNames, r.HostNames...)
+		all.Secrets = append(all.Secrets, launchSecrets(e.Points[i].Server)...)
 	}
 	for _, list := range []*[]string{&all.Secrets, &all.HostNames} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
 	return all
+}
+
+// launchSecrets are what a server's command and variables keep secret. Nobody has
+// started it yet, and what it logs may repeat them.
+func launchSecrets(c *server.Config) (secrets []string) {
+	if c == nil {
+		return nil
+	}
+	for _, l := range c.Launched() {
+		secrets = append(secrets, l.Secrets()...)
+	}
+	return secrets
 }

@@ -41,7 +41,8 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	if o.server == nil {
 		return nil, nil
 	}
-	t.notef("starting the server: %s", clip(publicCommand(localRedactor(nil), o.server.Command, o.server.Host), 300))
+	o.config.Declared.Launch = o.server.Launched() // until it has started
+	t.notef("starting the server: %s", clip(publicCommand(o.redactor(), o.server.Command, o.server.Host), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (o *options) aim(group serverGroup) {
 
 // settle ends the servers after a run and tells in its result what they left.
 // It returns why they ended by themselves, if they did.
-func settle(ctx context.Context, group serverGroup, res *bench.Result, t *terminal) error {
+func settle(ctx context.Context, group serverGroup, res *bench.Result, red *manifest.Redactor, t *terminal) error {
 	if group == nil {
 		return nil
 	}
@@ -78,7 +79,6 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 	if res == nil {
 		return died
 	}
-	red := localRedactor(nil)
 	for _, w := range group.Warnings() {
 		w, _ = red.String(w)
 		res.Warnings = append(res.Warnings, w)
@@ -99,12 +99,12 @@ func settle(ctx context.Context, group serverGroup, res *bench.Result, t *termin
 
 // withLog adds the end of a server's log, as it may be published, to the files of
 // a run. err is why the server ended.
-func withLog(f bench.Files, err error, name, id string) (bench.Files, []byte) {
+func withLog(f bench.Files, err error, red *manifest.Redactor, name, id string) (bench.Files, []byte) {
 	start, ok := errors.AsType[*server.StartError](err)
 	if !ok || len(start.LogTail) == 0 {
 		return f, nil
 	}
-	tail := server.SanitizedLog(start.LogTail, localRedactor(nil))
+	tail := server.SanitizedLog(start.LogTail, red)
 	if stem := stemOf(f); stem != "" && len(tail) > 0 {
 		f.Pages = append(f.Pages, bench.Page{
 			Path: stem + name, Kind: "server_log_text", MediaType: "text/plain", ID: id,
@@ -135,8 +135,9 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	case is:
 		failure = start.Failure()
 	}
+	failure.MessageSanitized, _ = o.redactor().String(failure.MessageSanitized)
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
-	files, tail := withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
+	files, tail := withLog(o.files(res.Config.Model, nil), err, o.redactor(), ".startup.log", "startup-log")
 	for _, line := range lastLines(tail, 10) {
 		t.notef("server log: %s", clip(line, 500))
 	}
@@ -144,7 +145,13 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	for _, f := range saved {
 		t.notef("saved %s", f)
 	}
+	var leakErr error
+	if o.failOnLeak {
+		leakErr = t.failOnLeak(saved, o.redactor())
+	}
 	switch {
+	case leakErr != nil && saveErr == nil:
+		return leakErr
 	case saveErr != nil:
 		t.fail(saveErr)
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}

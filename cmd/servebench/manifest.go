@@ -31,7 +31,7 @@ var (
 )
 
 // secretVariables hold what no manifest may show.
-var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "SERVEBENCH_SIM_API_KEY"}
+var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "SERVEBENCH_SIM_API_KEY"}
 
 // manifestCommand is `servebench manifest`.
 func manifestCommand(t *terminal) *cli.Command {

@@ -131,8 +131,8 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 			}
 		}()
 	}
-	if err := o.config.Validate(); err != nil {
-		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
+	if err := o.valid(); err != nil {
+		return &exitError{code: exitUsage, err: err}
 	}
 	for _, p := range o.notes() {
 		t.notef("%s", p)
@@ -252,12 +252,12 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 	res, err := bench.Run(ctx, o.config)
 	hide()
 	watch()
-	died := settle(ctx, group, res, t)
+	died := settle(ctx, group, res, o.redactor(), t)
 	var target *bench.TargetError
 	if res == nil {
 		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
 	}
-	files, _ := withLog(o.files(res.Config.Model, res), died, ".server.log", "server-log")
+	files, _ := withLog(o.files(res.Config.Model, res), died, o.redactor(), ".server.log", "server-log")
 	saved, saveErr := res.Save(files)
 	var leakErr error
 	if o.failOnLeak {
