@@ -97,6 +97,9 @@ func readSweepLine(args []string) (l sweepLine, err error) {
 					l.only = append(l.only, strings.TrimSpace(id))
 				}
 			} else {
+				if l.file != "" {
+					errs = append(errs, fmt.Errorf("%s is given twice; want one experiment file", name))
+				}
 				l.file = value
 			}
 		case "--resume":
