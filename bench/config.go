@@ -114,6 +114,10 @@ type Config struct {
 	// PrivateNames are names of people and machines that must not be published,
 	// beside those that are known: this host, its user, the host of Target.
 	PrivateNames []string `json:"-"`
+	// PrivateTexts are secrets that must not be published, beside those that are
+	// known: those of Target, and of the servers' commands. The server may have
+	// inherited them.
+	PrivateTexts []string `json:"-"`
 
 	// Command is the command line to write, redacted, into the manifest.
 	Command []string `json:"-"`

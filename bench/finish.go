@@ -148,6 +148,18 @@ func NotRun(ctx context.Context, c Config, f manifest.Failure) *Result {
 	return r
 }
 
+// CheckDeclared tells before a run whether what was declared lets a manifest of it be
+// written at all. c must be valid.
+func CheckDeclared(c Config) error {
+	s := &session{cfg: c.withDefaults(), res: &Result{Plan: &Plan{}, Start: time.Now()}}
+	r := s.res
+	r.Config = s.cfg
+	r.Summary = metrics.Summarize(nil, r.options())
+	r.Outcome, r.Failure = manifest.Failed, &manifest.Failure{Stage: "preparation", Category: "other", MessageSanitized: "not run"}
+	_, err := manifest.Encode(r.Manifest([]byte("{}"), nil))
+	return err
+}
+
 // category is the class of a failure in snake case.
 func category(r *metrics.Record) string {
 	if r.Outcome == metrics.HTTP {

@@ -14,7 +14,7 @@ import (
 func (c *Config) Redactor() *manifest.Redactor {
 	names, numbers := c.addresses()
 	red := &manifest.Redactor{
-		Secrets:   append(c.Target.Secrets(), numbers...),
+		Secrets:   slices.Concat(c.Target.Secrets(), numbers, c.PrivateTexts),
 		HostNames: append(slices.Clone(c.PrivateNames), names...),
 	}
 	for _, l := range c.Declared.Launch {

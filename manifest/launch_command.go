@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -20,36 +21,70 @@ func (l Launched) Environ() map[string]string {
 }
 
 // Secrets are the values of variables and options that are named after a secret,
-// which may turn up elsewhere, as in a server's log. Short ones are left out: they
-// may be common words.
+// whatever the program, which may turn up elsewhere, as in a server's log; also
+// those of variables that an option sets (docker's -e), of headers and in JSON.
+// Short ones are left out: they may be common words.
 func (l Launched) Secrets() (secrets []string) {
-	add := func(name, value string) {
+	add := func(value string) {
 		const shortest = 8
-		if len(value) >= shortest && (secretVariable(name) || isSecretName(name)) && !slices.Contains(secrets, value) {
+		if len(value) >= shortest && !slices.Contains(secrets, value) {
 			secrets = append(secrets, value)
 		}
 	}
 	for name, value := range sorted(l.Environ()) {
-		add(name, value)
-	}
-	c := parseLaunch(l.Args)
-	for flag, values := range sorted(c.flags) {
-		for _, v := range values {
-			add(flag, v)
+		if secretVariable(name) {
+			add(value)
+		} else {
+			secretsInside(plainFlag, value, add)
 		}
 	}
-	// The options of other engines nobody knows, and of one that is there twice the
-	// engine takes the last value; the first is no less a secret.
-	for i, word := range c.argv {
-		flag, value, joined := strings.Cut(word, "=")
-		if !joined && i+1 < len(c.argv) {
-			value = c.argv[i+1]
+	c := &commandRedactor{}
+	for _, word := range parseLaunch(l.Args).argv {
+		if c.takesValue(word) {
+			secretsInside(c.kind, word, add)
+			continue
 		}
-		if strings.HasPrefix(flag, "-") {
-			add(strings.TrimLeft(flag, "-"), value)
-		}
+		name, value, _ := strings.Cut(word, "=")
+		c.kind, c.open = kindOfFlag(flagName(name)), true
+		secretsInside(c.kind, value, add)
 	}
 	return secrets
+}
+
+// secretsInside calls add with what is secret in a flag's value.
+func secretsInside(kind flagKind, value string, add func(string)) {
+	if kind == secretFlag {
+		add(value)
+		return
+	}
+	if name, content, ok := cutPair(value); ok && (kind == headerFlag || secretVariable(name)) {
+		content = strings.TrimSpace(content)
+		add(content)
+		_, credentials, _ := strings.Cut(content, " ") // behind Bearer or Basic
+		add(credentials)
+	}
+	var members any
+	if strings.HasPrefix(strings.TrimSpace(value), "{") && json.Unmarshal([]byte(value), &members) == nil {
+		secretMembers(members, false, add)
+	}
+}
+
+// secretMembers calls add with the texts of JSON whose keys name a secret.
+func secretMembers(value any, secret bool, add func(string)) {
+	switch value := value.(type) {
+	case string:
+		if secret {
+			add(value)
+		}
+	case []any:
+		for _, v := range value {
+			secretMembers(v, secret, add)
+		}
+	case map[string]any:
+		for key, v := range sorted(value) {
+			secretMembers(v, secret || isSecretKey(key), add)
+		}
+	}
 }
 
 // Launch returns a line of runtime.launch_command: what started one server, as

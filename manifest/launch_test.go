@@ -215,6 +215,12 @@ func TestLaunchedSecrets(t *testing.T) {
 	if got, want := other.Secrets(), []string{"fifth-secret", "sixth-secret"}; !slices.Equal(got, want) {
 		t.Errorf("of another engine %q, want %q", got, want)
 	}
+	// Any program, and wherever a value may stand.
+	l = manifest.Launched{Args: []string{"docker", "run", "-e", "HF_TOKEN=by-docker-1", "--env=DB_PASSWORD=by-docker-2", "image", "llama-server", "--api-key", "of-llama-1", "of-llama-2",
+		"--header", "X-Any: Bearer of-header-1", "--overrides", `{"a": [{"access_token": "in-json-1", "num_tokens": "not-secret"}]}`, "--api-key-file=not-short", "--name=nothing-secret"}}
+	if got, want := l.Secrets(), []string{"by-docker-1", "by-docker-2", "of-llama-1", "of-llama-2", "Bearer of-header-1", "of-header-1", "in-json-1", "not-short"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestSafeEnvironment(t *testing.T) {

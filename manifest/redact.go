@@ -75,7 +75,7 @@ func (r *Redactor) String(s string) (string, []string) {
 
 // patterns are the general forms. Compiling them waits for the first use.
 type patterns struct {
-	placeholder, userInfo, bearer, token, assigned, path, ipv4, ipv6 *regexp.Regexp
+	placeholder, userInfo, cutInfo, bearer, token, assigned, path, ipv4, ipv6 *regexp.Regexp
 	// The three that the schema forbids in public text, with as much after
 	// them as belongs to the same thing.
 	publicPath, publicAddress, publicToken *regexp.Regexp
@@ -86,6 +86,7 @@ var forms = sync.OnceValue(func() *patterns {
 	return &patterns{
 		placeholder: re(`<(?:redacted|local-path|lan-address)>`),
 		userInfo:    re(`([A-Za-z][A-Za-z0-9+.-]*:(?://|%2[Ff]%2[Ff]))[^\s/?#"'` + "`" + `]*@`),
+		cutInfo:     re(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'` + "`" + `@\[\]…]*:[0-9]*[^\s/?#"'` + "`" + `@\[\]<>…0-9][^\s/?#"'` + "`" + `@<>…]*…`),
 		bearer:      re(`(?i)\b(bearer[ \t]+)[A-Za-z0-9._~+/=-]{8,}`),
 		token: re(`hf_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9_-]{16,}|\b(?:ghp|gho|ghs|github_pat|gsk|xai|nvapi|glpat)[_-][A-Za-z0-9_-]{16,}` +
 			`|\bAKIA[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`),
@@ -149,8 +150,12 @@ func (r *Redactor) secrets(s string) string {
 			return strings.ReplaceAll(part, secret, redacted)
 		})
 	}
+	for _, secret := range r.secretForms() {
+		s = outside(s, func(part string) string { return withoutBeginning(part, secret) })
+	}
 	f := forms()
 	s = f.userInfo.ReplaceAllString(s, "${1}"+redacted+"@")
+	s = f.cutInfo.ReplaceAllString(s, "${1}"+redacted+"…")
 	s = f.bearer.ReplaceAllString(s, "${1}"+redacted)
 	s = f.token.ReplaceAllString(s, redacted)
 	return f.assigned.ReplaceAllStringFunc(s, func(match string) string {
@@ -288,10 +293,29 @@ func (r *Redactor) names(s string) string {
 			if common {
 				return replaceInAccount(part, name)
 			}
-			return replaceWord(part, name, redacted)
+			return withoutBeginning(replaceWord(part, name, redacted), name)
 		})
 	}
 	return s
+}
+
+// withoutBeginning takes out the beginning of a word where a text was cut, which an
+// ellipsis shows: half a secret looks like none.
+func withoutBeginning(s, word string) string {
+	const least, ellipsis = 4, "…"
+	if len(word) <= least || !strings.Contains(s, ellipsis) {
+		return s
+	}
+	parts := strings.Split(s, ellipsis)
+	for i := range parts[:len(parts)-1] {
+		for n := min(len(word)-1, len(parts[i])); n >= least; n-- {
+			if before, ok := strings.CutSuffix(parts[i], word[:n]); ok {
+				parts[i] = before + redacted
+				break
+			}
+		}
+	}
+	return strings.Join(parts, ellipsis)
 }
 
 func longestFirst(lists ...[]string) []string {

@@ -49,6 +49,8 @@ type documentRedactor struct {
 	found         []Redaction
 	// instead, if set, says what a string at a place becomes, and nothing else is done.
 	instead func(path, s string) string
+	// plainKeys takes the brackets off what was left in keys.
+	plainKeys bool
 }
 
 // commandKeys are the keys whose strings are command lines.
@@ -92,13 +94,19 @@ func (d *documentRedactor) members(path string, secret bool) {
 	for d.more('}') {
 		known := false
 		key := d.text(path, func(s string) (string, []string) {
-			if known = schemaKeys()[s]; known || d.instead != nil {
+			if known = schemaKeys()[s]; known {
 				return s, nil
 			}
-			clean, kinds := d.r.String(s)
+			clean, kinds, between := s, []string(nil), "_"
+			if d.instead == nil {
+				clean, kinds = d.r.String(s)
+				between = "-"
+			} else if d.plainKeys && forms().placeholder.MatchString(s) {
+				clean = strings.Trim(plainForm.ReplaceAllString(s, "_"), "_")
+			}
 			// Two keys may lose what told them apart.
 			for base, n := clean, 2; seen[clean]; n++ {
-				clean = fmt.Sprintf("%s-%d", base, n)
+				clean = fmt.Sprintf("%s%s%d", base, between, n)
 			}
 			return clean, kinds
 		})
@@ -330,9 +338,25 @@ func Clean[D Run | Experiment](r *Redactor, doc *D) (*D, []Redaction, error) {
 	return out, Redacted(clean), nil
 }
 
+// plainForm matches what a key that the schema wants in a form of its own cannot hold.
+var plainForm = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
 // withPlainPlaceholders takes the brackets off what was left at places that then
-// broke the schema.
+// broke the schema, and off all keys where one broke it: a problem of a key has no
+// place.
 func withPlainPlaceholders(clean []byte, found []Redaction) ([]byte, error) {
+	for range 2 { // a key that has changed moves what is below it
+		again, err := withPlainOnce(clean)
+		if err != nil || bytes.Equal(again, clean) {
+			return again, err
+		}
+		clean = again
+	}
+	return clean, nil
+}
+
+// withPlainOnce does so at the places that a check finds now.
+func withPlainOnce(clean []byte) ([]byte, error) {
 	report, err := Profile{}.Check(clean)
 	if err != nil {
 		return nil, err
@@ -341,7 +365,10 @@ func withPlainPlaceholders(clean []byte, found []Redaction) ([]byte, error) {
 	for _, p := range report.Problems {
 		broken[p.Path] = true
 	}
-	d := &documentRedactor{r: &Redactor{}, in: clean, line: 1}
+	if len(broken) == 0 {
+		return clean, nil
+	}
+	d := &documentRedactor{r: &Redactor{}, in: clean, line: 1, plainKeys: broken["/"] || broken[""]}
 	d.instead = func(path, s string) string {
 		if !broken[path] {
 			return s

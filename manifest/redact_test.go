@@ -232,3 +232,26 @@ func TestRedactorFragments(t *testing.T) {
 		}
 	}
 }
+
+// What was cut before it was redacted ends in an ellipsis: half a secret is one.
+func TestHalfASecret(t *testing.T) {
+	r := &Redactor{Secrets: []string{"canary-key-0123", "EMPTY"}, UserNames: []string{"canaryuser"}, HostNames: []string{"root"}}
+	for in, want := range map[string]string{
+		"key canary-k…":                       "key <redacted>…",
+		"key canary-key-0123…":                "key <redacted>…",
+		"a canaryus… and cana… b":             "a <redacted>… and <redacted>… b",
+		"can… EMP… roo… c":                    "can… EMP… roo… c",
+		"canary-key without an end":           "canary-key without an end",
+		"at http://u:pass…":                   "at http://<redacted>…",
+		"at http://canaryuser:pass…":          "at http://<redacted>…",
+		"at http://127.0.0.1:80…":             "at http://127.0.0.1:80…",
+		"at http://[::1]:80/x…":               "at http://[::1]:80/x…",
+		"at http://example.com/a:b…":          "at http://example.com/a:b…",
+		"at http://example.com, and: so on …": "at http://example.com, and: so on …",
+	} {
+		got, _ := r.String(in)
+		if again, kinds := r.String(got); got != want || again != got || len(kinds) > 0 {
+			t.Errorf("%q: %q, then %q; want %q", in, got, again, want)
+		}
+	}
+}

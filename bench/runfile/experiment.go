@@ -38,7 +38,7 @@ type About struct {
 	Conclusions    string         `json:"conclusions,omitempty" help:"what was found; may be added later"`
 	Limitations    []string       `json:"limitations,omitempty" help:"what the numbers do not say"`
 	Tags           []string       `json:"tags,omitempty" help:"words to find it by"`
-	License        string         `json:"license,omitempty" help:"SPDX id"`
+	License        string         `json:"license,omitempty" choices:"CC-BY-4.0,CC0-1.0" help:"SPDX id"`
 	Visibility     string         `json:"visibility,omitempty" choices:"public,private" help:"private unless given"`
 	PublisherNotes PublisherNotes `json:"publisher_notes,omitzero" help:"remarks of the publisher"`
 	Artifacts      []Evidence     `json:"artifacts,omitempty" help:"further files that belong to the experiment"`
@@ -67,7 +67,7 @@ type Group struct {
 	Points    []map[string]any `json:"points,omitempty" help:"one point each: words for the templates, and set: {KEY: VALUE}"`
 	Vary      map[string][]any `json:"vary,omitempty" help:"values for keys of the run file, such as bench.max-concurrency: [1, 2]; several keys are their product"`
 	Set       map[string]any   `json:"set,omitempty" help:"keys of the run file that are the same in the whole group; null takes the base's away"`
-	Repeat    int              `json:"repeat,omitempty" min:"1" help:"trials of each point; 1 unless given"`
+	Repeat    int              `json:"repeat,omitempty" min:"1" max:"1000" help:"trials of each point; 1 unless given"`
 	Screening bool             `json:"screening,omitempty" help:"the points take no part in the comparison"`
 	Restart   string           `json:"restart,omitempty" choices:"on_change,per_point" help:"of this group; the experiment's unless given"`
 	OnFailure OnFailure        `json:"on_failure,omitzero" help:"what to do with a point that failed"`

@@ -72,8 +72,8 @@ type Server struct {
 	Dir             string            `json:"dir,omitempty" help:"folder to run it in, relative to this file"`
 	Devices         []int             `json:"devices,omitempty" help:"indices of GPUs, shared out over the replicas as CUDA_VISIBLE_DEVICES"`
 	Host            string            `json:"host,omitempty" help:"address to listen on; 127.0.0.1 unless given"`
-	Port            int               `json:"port,omitempty" min:"0" help:"port of the first replica, the others follow; without it free ports are taken"`
-	Replicas        int               `json:"replicas,omitempty" min:"1" help:"how many to start; 1 unless given"`
+	Port            int               `json:"port,omitempty" min:"0" max:"65535" help:"port of the first replica, the others follow; without it free ports are taken"`
+	Replicas        int               `json:"replicas,omitempty" min:"1" max:"256" help:"how many to start; 1 unless given"`
 	ReadyPath       string            `json:"ready_path,omitempty" help:"path that answers 200 once the server is ready; /health unless given"`
 	ReadyTimeout    Duration          `json:"ready_timeout,omitempty" help:"how long a start may take; 20m unless given"`
 	StopTimeout     Duration          `json:"stop_timeout,omitempty" help:"how long the server may take to end before it is killed; 30s unless given"`
@@ -107,7 +107,7 @@ type Publish struct {
 	Name               string   `json:"name,omitempty" help:"name of the run: a template with {subject.identifier} {variant} {input} {output} {concurrency} {rate}, vars and labels"`
 	Notes              string   `json:"notes,omitempty" help:"sentences for readers"`
 	Visibility         string   `json:"visibility,omitempty" choices:"public,private" help:"of the run; private unless given"`
-	License            string   `json:"license,omitempty" help:"SPDX id"`
+	License            string   `json:"license,omitempty" choices:"CC-BY-4.0,CC0-1.0" help:"SPDX id"`
 	ArtifactVisibility string   `json:"artifact_visibility,omitempty" choices:"public,private" help:"of the files; private unless given"`
 	DatasetLicense     string   `json:"dataset_license,omitempty" help:"SPDX id of the prompts' license"`
 	Warnings           []string `json:"warnings,omitempty" help:"further warnings of the manifest"`

@@ -171,6 +171,8 @@ func TestParseRunErrors(t *testing.T) {
 		{"server:\n  command: [vllm]\n  ready_timeout: 20\n", `r.yaml:3:18: server.ready_timeout is "20"; want a duration such as 20m or 1.5s`},
 		{"server:\n  command: [vllm]\n  readytimeout: 20m\n", "r.yaml:3:3: server.readytimeout is no key that is known; did you mean server.ready_timeout?"},
 		{"server:\n  command: [vllm]\n  replicas: 0\n", "r.yaml:3:13: server.replicas is 0; want 1 or more"},
+		{"server:\n  command: [vllm]\n  managed: false\n  replicas: 1000000000\n", "r.yaml:4:13: server.replicas is 1000000000; want 256 at most"},
+		{"publish: {license: MIT}\n", "publish.license is \"MIT\"; want CC-BY-4.0 or CC0-1.0"},
 		{"server:\n  command: [vllm]\n  devices: [0, -1]\n", "r.yaml:3:16: server.devices[1] is -1; want 0 or more"},
 		{"server:\n  command: [vllm]\n  port: 0x50\n", `r.yaml:3:9: server.port is "0x50"; want a whole number`},
 		{"server:\n  command: [vllm]\n  log_warnings: [a, '(']\n", "r.yaml:3:21: server.log_warnings[1]: error parsing regexp"},

@@ -162,6 +162,9 @@ func (g *schemas) of(s *shape) members {
 		if s.min != nil {
 			out = append(out, member{"minimum", *s.min})
 		}
+		if s.max != nil {
+			out = append(out, member{"maximum", *s.max})
+		}
 		return out
 	case truth:
 		return members{{"type", "boolean"}}

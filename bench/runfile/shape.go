@@ -13,7 +13,7 @@ import (
 )
 
 // This file is what a file may hold, in one description: the types of this
-// package, their tags (json, help, choices, min, file) and the flags that the
+// package, their tags (json, help, choices, min, max, file) and the flags that the
 // caller knows. Checking, decoding and the JSON Schema all read it.
 
 // Flag is a flag of `servebench serve`, which is a key of the section bench. It
@@ -90,6 +90,7 @@ type shape struct {
 	of      *shape  // the elements of a list or dictionary
 	choices []string
 	min     *int
+	max     *int
 	file    bool   // may be the path of a file that holds it
 	name    string // of the Go type
 }
@@ -147,6 +148,9 @@ func structShape(t reflect.Type) *shape {
 		}
 		if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil {
 			sub.min = &m
+		}
+		if m, err := strconv.Atoi(f.Tag.Get("max")); err == nil {
+			sub.max = &m
 		}
 		sub.file = f.Tag.Get("file") != ""
 		help := f.Tag.Get("help")
@@ -324,6 +328,9 @@ func (c *checker) number(n *node, s *shape, path string) any {
 			least = fmt.Sprintf("%d or more", *s.min)
 		}
 		c.failf(n.at, "%s is %s; want %s", path, n.text, least)
+		return nil
+	} else if s.max != nil && f > float64(*s.max) {
+		c.failf(n.at, "%s is %s; want %d at most", path, n.text, *s.max)
 		return nil
 	}
 	return json.Number(v)

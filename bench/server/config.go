@@ -153,7 +153,7 @@ func (c *Config) launched(i int, port, self string) manifest.Launched {
 // as c tells them: without Port the port is {port}.
 func (c Config) Launched() (out []manifest.Launched) {
 	c = c.withDefaults()
-	for i := range c.Replicas {
+	for i := range min(c.Replicas, maxReplicas) {
 		port := "{port}"
 		if c.Port > 0 {
 			port = strconv.Itoa(c.Port + i)

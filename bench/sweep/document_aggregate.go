@@ -18,7 +18,7 @@ import (
 func (d *document) aggregate(a *Aggregate) manifest.ExperimentRun {
 	run := manifest.ExperimentRun{
 		Name: clipped(cmp.Or(a.Name, a.ID)), ClientRunID: d.id(a.ID), Status: manifest.Completed,
-		Relation: manifest.Relation{Type: "aggregate", Group: group(a.Group)},
+		Relation: manifest.Relation{Type: "aggregate", Group: d.group(a.Group)},
 		Trials:   []manifest.Trial{}, Artifacts: []manifest.Artifact{},
 	}
 	var inputs []*manifest.ExperimentRun

@@ -23,7 +23,7 @@ func (d *document) tell(out *manifest.Experiment) {
 	out.Methodology = cmp.Or(a.Methodology, d.methodology(out))
 	out.Conclusions = a.Conclusions
 	out.Limitations = d.limitations()
-	out.Tags = tags(a.Tags)
+	out.Tags = tags(d.public(a.Tags))
 	out.Visibility = cmp.Or(a.Visibility, "private")
 	out.License = a.License
 	out.Artifacts = slices.Clone(d.w.Artifacts)
@@ -48,7 +48,7 @@ func (d *document) tell(out *manifest.Experiment) {
 func (d *document) groups() (names []string, varied map[string][]string) {
 	varied = map[string][]string{}
 	for _, p := range d.e.Points {
-		name := group(p.Group)
+		name := d.group(p.Group)
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -143,6 +143,15 @@ func (d *document) limitations() []string {
 		said = append(said, "Aggregates are derived from runs that were timed one by one; nothing was timed end to end.")
 	}
 	return said
+}
+
+// public are texts as they may be published.
+func (d *document) public(given []string) (out []string) {
+	for _, s := range given {
+		clean, _ := d.w.Redactor.String(s)
+		out = append(out, clean)
+	}
+	return out
 }
 
 // tags are in kebab case, sorted, each once.

@@ -20,7 +20,7 @@ func (d *document) point(p *Point) (manifest.ExperimentRun, error) {
 	}
 	run := manifest.ExperimentRun{
 		Name: clipped(cmp.Or(p.Name, p.ID)), ClientRunID: d.id(p.ID), Status: o.Status,
-		Relation: manifest.Relation{Type: "sweep_point", Group: group(p.Group)},
+		Relation: manifest.Relation{Type: "sweep_point", Group: d.group(p.Group)},
 		Warnings: []string{},
 	}
 	if p.Screening {
@@ -375,6 +375,12 @@ func clipped(name string) string {
 		return string(runes[:200])
 	}
 	return cmp.Or(name, "run")
+}
+
+// group is a group's name as it may be published.
+func (d *document) group(name string) string {
+	clean, _ := d.w.Redactor.String(name)
+	return group(clean)
 }
 
 // group is a name as the schema wants it: words in lower case with _ between them.

@@ -32,11 +32,6 @@ func experimentRedactor(e *sweep.Experiment) *manifest.Redactor {
 	for i := range e.Points {
 		r := publicRedactor(&e.Points[i].Config, e.Points[i].Server)
 		all.Secrets, all.HostNames = append(all.Secrets, r.Secrets...), append(all.HostNames, r.HostNames...)
-		if s := e.Points[i].Server; s != nil {
-			for _, l := range s.Launched() {
-				all.Secrets = append(all.Secrets, l.Secrets()...)
-			}
-		}
 	}
 	for _, list := range []*[]string{&all.Secrets, &all.HostNames} {
 		slices.Sort(*list)

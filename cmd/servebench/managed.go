@@ -43,6 +43,7 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	if o.server == nil {
 		return nil, nil
 	}
+	o.config.Declared.Launch = o.server.Launched() // until it has started
 	t.notef("starting the server: %s", clip(publicServerCommand(&o.config, o.server), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
@@ -167,7 +168,7 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	if is && start.Launched != nil {
 		said.Launch = start.Launched
 	}
-	o.config.Declared.Launch = o.server.Launched()
+	failure.MessageSanitized, _ = o.redactor().String(failure.MessageSanitized)
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
 	files, tail := o.withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
 	for _, line := range lastLines(tail, 10) {
@@ -177,7 +178,13 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	for _, f := range saved {
 		t.notef("saved %s", f)
 	}
+	var leakErr error
+	if o.failOnLeak {
+		leakErr = t.failOnLeak(saved, o.redactor())
+	}
 	switch {
+	case leakErr != nil && saveErr == nil:
+		return leakErr
 	case saveErr != nil:
 		t.fail(saveErr)
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}

@@ -76,8 +76,8 @@ func readOptions(c *cli.Context) (*options, error) {
 		ProbeRate:      r.number("probe-request-rate"), Profile: r.on("profile"),
 		Label: r.text("label"), Metadata: r.pairs("metadata", false),
 		RequestIDPrefix: r.prefix(),
-		PrivateNames:    privateNames(),
-		Extra:           r.object("extra-body"),
+		PrivateNames:    privateNames(), PrivateTexts: secretsOfEnvironment(),
+		Extra: r.object("extra-body"),
 		Sampling: openai.Sampling{
 			Temperature: r.optionalNumber("temperature"), TopP: r.optionalNumber("top-p"), TopK: r.optionalInt("top-k"),
 			MinP: r.optionalNumber("min-p"), FrequencyPenalty: r.optionalNumber("frequency-penalty"),

@@ -357,8 +357,7 @@ var unpublished = []string{runFileFlag, "base-url", "host", "port", "replica-url
 // runFile is the resolved configuration as a run file in JSON, without what
 // must not be published.
 func (o *options) runFile(r runfile.Run, words []string) (json.RawMessage, error) {
-	red := localRedactor(nil)
-	red.Secrets = append(red.Secrets, o.config.Target.Secrets()...)
+	red := o.redactor()
 	r.Bench = publicFlags(red, words, o.config.Dataset.Name)
 	r.Subject = o.config.Subject
 	if r.Host == nil {
@@ -441,6 +440,39 @@ func compacted(text string) string {
 	return string(b)
 }
 
+// publicSetting is what sets a point apart, as it may be published: tables, charts
+// and the experiment's manifest have it.
+func publicSetting(red *manifest.Redactor, key string, value any, s *runfile.Server) any {
+	variable, isVariable := strings.CutPrefix(key, "server.env.")
+	switch text, isText := value.(string); {
+	case isVariable && value != nil:
+		var safe []string
+		if s != nil {
+			safe = s.SafeEnv
+		}
+		if clean := publicVariable(red, variable, fmt.Sprint(value), safe); clean != fmt.Sprint(value) {
+			return clean
+		}
+		return value
+	case key == "server.command":
+		words, ok := value.([]any)
+		if !ok {
+			words = []any{value}
+		}
+		var argv []string
+		for _, w := range words {
+			argv = append(argv, fmt.Sprint(w))
+		}
+		return publicCommand(red, argv, "")
+	case isText && strings.HasPrefix(key, "bench."):
+		return publicValue(red, strings.ReplaceAll(strings.TrimPrefix(key, "bench."), "_", "-"), text, "")
+	}
+	for _, clean := range red.Value(map[string]any{key: value}).(map[string]any) {
+		return clean
+	}
+	return nil
+}
+
 // publicServer is the section server without what must not be published.
 func publicServer(red *manifest.Redactor, s runfile.Server) *runfile.Server {
 	s.Command = manifest.SplitWords(publicCommand(red, s.Command, s.Host))
@@ -468,6 +500,16 @@ func publicCommand(red *manifest.Redactor, words []string, host string) string {
 	}
 	line, _ := red.Command(known)
 	return line
+}
+
+// publicVariable is a variable's value as it may be published: those that safe does
+// not name, and those that are named after a secret, may not.
+func publicVariable(red *manifest.Redactor, name, value string, safe []string) string {
+	public, _ := red.SafeEnvironment([]manifest.Launched{{Env: map[string]string{name: value}}}, safe)
+	if clean, ok := public[name]; ok || value == "" {
+		return clean
+	}
+	return "<redacted>"
 }
 
 // experiment is an experiment file that was read.
@@ -523,16 +565,34 @@ func (t *terminal) expand(ctx context.Context, name string, data []byte, line gi
 	if err := errors.Join(errs...); err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	shareSecrets(x)
 	for _, a := range e.Aggregates {
 		x.Aggregates = append(x.Aggregates, sweep.Aggregate(a))
 	}
 	return x, nil
 }
 
+// shareSecrets makes the secrets of each point those of all: what people write about
+// one, and what the same machine logs, may hold another's.
+func shareSecrets(x *experiment) {
+	var all []string
+	for _, o := range x.Options {
+		all = append(all, o.redactor().Secrets...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for i := range x.Points {
+		x.Points[i].Config.PrivateTexts, x.Options[i].config.PrivateTexts = all, all
+	}
+}
+
 // valid holds the options to the rules of the packages below.
 func (o *options) valid() error {
 	if err := o.config.Validate(); err != nil {
 		return located(flagged(err), o.places)
+	}
+	if err := bench.CheckDeclared(o.config); err != nil {
+		return fmt.Errorf("what is declared fits no manifest, which could not be saved after the run: %w", err)
 	}
 	return nil
 }
@@ -561,8 +621,9 @@ func point(p *runfile.Point, o *options) sweep.Point {
 		},
 		Digest: o.digest(),
 	}
+	red := o.redactor()
 	for _, v := range p.Vary {
-		out.Vary = append(out.Vary, sweep.Setting{Key: v.Key, Value: v.Value})
+		out.Vary = append(out.Vary, sweep.Setting{Key: v.Key, Value: publicSetting(red, v.Key, v.Value, p.Run.Server)})
 	}
 	return out
 }

@@ -125,8 +125,8 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 			}
 		}()
 	}
-	if err := o.config.Validate(); err != nil {
-		return &exitError{code: exitUsage, err: located(flagged(err), o.places)}
+	if err := o.valid(); err != nil {
+		return &exitError{code: exitUsage, err: err}
 	}
 	for _, p := range o.notes() {
 		t.notef("%s", p)

@@ -23,6 +23,9 @@ import (
 // TestMain lets the test binary stand in for servebench, so that signals and
 // exit codes are those of a real process.
 func TestMain(m *testing.M) {
+	if os.Getenv("SERVEBENCH_TEST_TELLTALE") != "" {
+		os.Exit(telltale(os.Args[1:]))
+	}
 	if os.Getenv("SERVEBENCH_TEST_MAIN") != "" {
 		main()
 	}

@@ -96,6 +96,9 @@ func readSweepLine(args []string) (l sweepLine, err error) {
 					l.only = append(l.only, strings.TrimSpace(id))
 				}
 			} else {
+				if l.file != "" {
+					errs = append(errs, fmt.Errorf("%s is given twice; want one experiment file", name))
+				}
 				l.file = value
 			}
 		case "--resume":
@@ -185,6 +188,51 @@ func (s *study) check() (notes []string, err error) {
 	return notes, errors.Join(errs...)
 }
 
+// checkNames refuses ids that hold what must not be published, since files are called
+// so, and files of the author's that hold it, that have the name of another file of
+// the experiment, or each other's: they are copied beside the results.
+func (s *study) checkNames(t *terminal) error {
+	red := experimentRedactor(&s.experiment)
+	var errs []error
+	ids := []string{s.experiment.About.ID}
+	for i := range s.experiment.Points {
+		ids = append(ids, s.experiment.Points[i].ID)
+	}
+	for _, id := range ids {
+		if clean, kinds := red.String(id); clean != id {
+			errs = append(errs, fmt.Errorf("the id %s holds what must not be published (%s), and files are called so; want another", quoteWord(clean), strings.Join(kinds, ", ")))
+		}
+	}
+	taken := map[string]string{}
+	for _, f := range s.experiment.About.ArtifactFiles {
+		name := filepath.Base(f.Path)
+		if clean, _ := red.String(name); clean != name {
+			errs = append(errs, fmt.Errorf("the name of the artifact %s holds what must not be published; want another", quoteWord(clean)))
+		}
+		if other := taken[strings.ToLower(name)]; other != "" {
+			errs = append(errs, fmt.Errorf("artifacts: %s and %s have the same name; want names of their own, as they go into one folder", other, f.Path))
+		}
+		taken[strings.ToLower(name)] = f.Path
+		if isOurs(name, ids) {
+			errs = append(errs, fmt.Errorf("artifacts: %s has the name of a file that the experiment writes; want another", f.Path))
+		}
+		if data, err := os.ReadFile(f.Path); err == nil && t.leaksIn(f.Path, data, red) {
+			errs = append(errs, fmt.Errorf("artifacts: %s holds what must not be published; want it without", f.Path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isOurs tells whether a file is called as those of one of the ids.
+func isOurs(name string, ids []string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool {
+		stem, rest := strings.ToLower(id), strings.ToLower(name)
+		rest, ok := strings.CutPrefix(rest, stem)
+		return ok && (strings.HasPrefix(rest, "-trial-") || strings.HasPrefix(rest, "-attempt-") ||
+			slices.Contains([]string{".result.json", ".requests.jsonl", ".hdr", ".startup.log", ".server.log", ".manifest.json", ".experiment.json", ".html", ".state.json"}, rest))
+	})
+}
+
 // run runs the experiment, saves it and shows what came out.
 func (s *study) run(ctx context.Context, t *terminal) error {
 	notes, err := s.check()
@@ -193,6 +241,14 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	}
 	if err == nil {
 		_, err = sweep.Evidence(s.experiment.About.ArtifactFiles)
+	}
+	if err == nil {
+		err = s.checkNames(t)
+	}
+	if err == nil {
+		if _, _, e := encodeSweep(s.experiment, nil); e != nil {
+			err = fmt.Errorf("what is declared fits no manifest of an experiment, which could not be saved after the runs: %w", e)
+		}
 	}
 	if err != nil {
 		return &exitError{code: exitUsage, err: flaggedPoints(err)}

@@ -142,13 +142,14 @@ func startText(before, line string) string {
 // comparison is what tables and charts show of an experiment: its points, and what
 // its manifest derives from them; doc may be nil.
 func comparison(e *sweep.Experiment, outcomes []sweep.Outcome, doc *manifest.Experiment) (points []report.Point) {
+	red := experimentRedactor(e)
 	of := map[string]*sweep.Outcome{}
 	for i := range outcomes {
 		of[outcomes[i].PointID] = &outcomes[i]
 	}
 	for i := range e.Points {
 		p := &e.Points[i]
-		row := report.Point{ID: p.ID, Group: p.Group, Status: "not run"}
+		row := report.Point{ID: p.ID, Group: red.Hide(p.Group), Status: "not run"}
 		for _, s := range p.Vary {
 			row.Settings = append(row.Settings, [2]string{settingName(s.Key), settingText(s.Value)})
 		}
@@ -233,10 +234,10 @@ func simulated(outcomes []sweep.Outcome) bool {
 
 // page is what stands above the charts.
 func (s *study) page(outcomes []sweep.Outcome) report.Page {
-	a := &s.experiment.About
-	p := report.Page{Title: printable(cmp.Or(a.Title, a.ID)), Simulated: simulated(outcomes)}
+	a, red := &s.experiment.About, experimentRedactor(&s.experiment)
+	p := report.Page{Title: printable(red.Hide(cmp.Or(a.Title, a.ID))), Simulated: simulated(outcomes)}
 	if a.Objective != "" {
-		p.Notes = append(p.Notes, printable(a.Objective))
+		p.Notes = append(p.Notes, printable(red.Hide(a.Objective)))
 	}
 	completed, runs := 0, 0
 	var first, last *sweep.Trial

@@ -264,6 +264,7 @@ func TestSweepUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "-f is missing"},
 		{"-f", "-f needs a value"},
+		{"-f x --file y", "--file is given twice; want one experiment file"},
 		{"-f x --resume=maybe", "--resume is a switch"},
 		{"-f x --no-such-flag 1", "unknown flag"},
 		{"-f x --max-concurrency 1,2", "--max-concurrency: a list; want one value here"},
