@@ -169,6 +169,18 @@ func commonKeys(workloads []map[string]any) map[string]any {
 			}
 		}
 	}
+	// The schema ties an arrival process to its concurrency or rate; where each run
+	// has one of its own, the process stands in the runs alone.
+	switch shared["arrival_process"] {
+	case "closed_loop":
+		if shared["concurrency"] == nil {
+			delete(shared, "arrival_process")
+		}
+	case "poisson", "gamma", "constant":
+		if shared["request_rate_per_second"] == nil {
+			delete(shared, "arrival_process")
+		}
+	}
 	// The schema wants these two in any workload.
 	if len(shared) == 0 || shared["mode"] == nil || shared["task"] == nil {
 		return nil

@@ -373,6 +373,33 @@ func TestDocumentOfTheReferencesShape(t *testing.T) {
 	}
 }
 
+// Where each run has a concurrency or a rate of its own, what the schema ties to it
+// is no common value either.
+func TestDocumentOfASweepWithoutACommonLoad(t *testing.T) {
+	for _, kind := range []string{"closed_loop", "poisson"} {
+		t.Run(kind, func(t *testing.T) {
+			c := newCampaign()
+			for n := 1; n <= 4; n *= 2 {
+				p := c.point(fmt.Sprint("p-", n), "load", func(p *Point) { p.Config.MaxConcurrency = n })
+				c.complete(p, 500, 50.5)
+				w := &c.outcomes[len(c.outcomes)-1].Trials[0].Manifest.Workload
+				w.ArrivalProcess = kind
+				if kind == "poisson" {
+					w.Concurrency, w.RequestRatePerSecond = 0, ptr(float64(n))
+				}
+			}
+			doc, text := c.document(t)
+			c.verify(t, text)
+			if w := doc.Shared.Workload; w["mode"] != "online" || w["arrival_process"] != nil {
+				t.Errorf("shared workload is %v; want the mode and no arrival process", w)
+			}
+			if got := doc.Runs[0].Workload["arrival_process"]; got != kind {
+				t.Errorf("arrival process of a run is %v; want %s", got, kind)
+			}
+		})
+	}
+}
+
 // Several trials are pooled; what was in none of the numbers is said.
 func TestDocumentPoolsTrials(t *testing.T) {
 	c := newCampaign()
