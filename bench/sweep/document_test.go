@@ -381,7 +381,7 @@ func TestDocumentOfASweepWithoutACommonLoad(t *testing.T) {
 			c := newCampaign()
 			for n := 1; n <= 4; n *= 2 {
 				p := c.point(fmt.Sprint("p-", n), "load", func(p *Point) { p.Config.MaxConcurrency = n })
-				c.complete(p, 500, 50.5)
+				c.complete(p, 500, 50.5/float64(n))
 				w := &c.outcomes[len(c.outcomes)-1].Trials[0].Manifest.Workload
 				w.ArrivalProcess = kind
 				if kind == "poisson" {
