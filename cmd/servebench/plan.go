@@ -27,7 +27,7 @@ func (o *options) printPlan(ctx context.Context, t *terminal) error {
 		target = "the embedded simulator"
 	}
 	if o.server != nil {
-		target = "the server that " + publicCommand(localRedactor(nil), o.server.Command, o.server.Host) + " starts"
+		target = "the server that " + shownCommand(o.server.Command, o.server.Host) + " starts"
 	}
 	row("Target", "%s, %s", target, c.Target.Endpoint)
 	for i, url := range c.Replicas {

@@ -474,6 +474,14 @@ func publicCommand(red *manifest.Redactor, words []string, host string) string {
 	return line
 }
 
+// shownCommand is a server's command on the screen before it is started, when its
+// port and this program's path are not yet in it.
+func shownCommand(words []string, host string) string {
+	line := publicCommand(localRedactor(nil), words, host)
+	line = strings.ReplaceAll(line, "'{servebench}'", "servebench")
+	return strings.ReplaceAll(line, "'{port}'", "{port}")
+}
+
 // safeVariable tells whether a variable's value may be published.
 func safeVariable(name string, safe []string) bool {
 	return name == "CUDA_VISIBLE_DEVICES" || slices.ContainsFunc(safe, func(s string) bool {

@@ -101,8 +101,7 @@ func commandLine(p *sweep.Point) string {
 	if isEmbedded(p.Server) {
 		return "the embedded simulator"
 	}
-	line, _ := (&manifest.Redactor{}).Command(p.Server.Command)
-	return line
+	return shownCommand(p.Server.Command, p.Server.Host)
 }
 
 // comparison is what tables and charts show of an experiment.
