@@ -91,7 +91,7 @@ func (i *imported) manifest(id string) *manifest.Run {
 	i.warnf("Imported from a result file: its counts, times and rates were checked against each other, and what else is here was declared or is missing. Review it before publication.")
 	m := &manifest.Run{
 		SchemaVersion: manifest.SchemaVersion, Kind: manifest.KindRun, ClientRunID: id, Visibility: "private",
-		Subject: i.subject(), Environment: i.o.Environment, Runtime: i.o.Runtime, Artifacts: i.o.Artifacts,
+		Subject: i.subject(), Environment: i.host(), Runtime: i.o.Runtime, Artifacts: i.o.Artifacts,
 		Provenance: manifest.Provenance{Tool: "servebench", Source: "import", ToolVersion: i.o.Version, GeneratedAt: i.o.At.UTC().Format(time.RFC3339Nano)},
 	}
 	if m.Runtime.Engine == "" {

@@ -89,10 +89,10 @@ func (t *terminal) writeImported(to string, several bool, m *manifest.Run) error
 	if err != nil {
 		return err
 	}
+	for _, w := range m.Warnings {
+		t.notef("warning: %s", w)
+	}
 	if to == "" {
-		for _, w := range m.Warnings {
-			t.notef("warning: %s", w)
-		}
 		_, err := t.out.Write(doc)
 		return err
 	}
