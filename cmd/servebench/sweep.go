@@ -339,7 +339,7 @@ func (s *study) conclude(t *terminal, outcomes []sweep.Outcome) error {
 		err := report.Comparison(&page, s.page(outcomes), points)
 		save(".html", page.Bytes(), err)
 	}
-	if err := s.show(t.out, points, outcomes, saved); err != nil && !errors.Is(err, syscall.EPIPE) {
+	if err := s.show(t.out, points, outcomes, computed(doc), saved); err != nil && !errors.Is(err, syscall.EPIPE) {
 		errs = append(errs, fmt.Errorf("the table: %w", err))
 	}
 	return errors.Join(errs...)

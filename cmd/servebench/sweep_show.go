@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -203,11 +204,36 @@ func (s *study) page(outcomes []sweep.Outcome) report.Page {
 	return p
 }
 
+// computed are the lines on the runs of an experiment's manifest that nobody timed.
+func computed(doc []byte) (lines []string) {
+	var e manifest.Experiment
+	if json.Unmarshal(doc, &e) != nil {
+		return nil // its own error is told where it was made
+	}
+	for _, r := range e.Runs {
+		switch {
+		case r.Relation.Type != "aggregate":
+		case r.Results != nil && r.Results.RequestsPerSecond != nil:
+			m := r.Results.RequestsPerSecond
+			lines = append(lines, fmt.Sprintf("%s: %.2f req/s, the sum of %s", r.ClientRunID, m.Value, strings.Join(m.InputRunIDs, ", ")))
+		case r.Failure != nil:
+			lines = append(lines, fmt.Sprintf("%s: not computed: %s", r.ClientRunID, r.Failure.MessageSanitized))
+		}
+	}
+	return lines
+}
+
 // show writes the table, what there is to know and the files.
-func (s *study) show(w io.Writer, points []report.Point, outcomes []sweep.Outcome, saved []string) error {
+func (s *study) show(w io.Writer, points []report.Point, outcomes []sweep.Outcome, computed, saved []string) error {
 	var b strings.Builder
 	if err := report.Points(&b, points); err != nil {
 		return err
+	}
+	if len(computed) > 0 {
+		b.WriteString("\nComputed, not measured together:\n")
+	}
+	for _, line := range computed {
+		fmt.Fprintf(&b, "  - %s\n", printable(line))
 	}
 	if simulated(outcomes) {
 		b.WriteString("\nSIMULATED: the target is servebench's own simulator, not a model.\n")

@@ -393,3 +393,21 @@ func TestExpandLists(t *testing.T) {
 		t.Errorf("choices %v", choices)
 	}
 }
+
+// Runs that nobody timed have their line below the table.
+func TestComputedRunsAreShown(t *testing.T) {
+	doc := `{"runs":[{"client_run_id":"a","relation":{"type":"sweep_point"},"results":{"requests_per_second":{"value":1}}},
+		{"client_run_id":"s","relation":{"type":"aggregate"},"results":{"requests_per_second":{"value":3.14159,"input_run_ids":["a","b"]}}},
+		{"client_run_id":"f","relation":{"type":"aggregate"},"failure":{"message_sanitized":"b did not complete"}}]}`
+	want := []string{"s: 3.14 req/s, the sum of a, b", "f: not computed: b did not complete"}
+	if diff := cmp.Diff(want, computed([]byte(doc))); diff != "" {
+		t.Error(diff)
+	}
+	var b strings.Builder
+	if err := (&study{dir: "d"}).show(&b, nil, nil, want, []string{"d/x"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, "\nComputed, not measured together:\n  - s: 3.14 req/s, the sum of a, b\n  - f: not computed") {
+		t.Error(got)
+	}
+}
