@@ -428,12 +428,32 @@ func Words(s string) ([]string, error) {
 	return words, nil
 }
 
-// KindOf tells a run file from an experiment file. What can be read as neither
-// is a run file, whose reader says what is wrong.
+// KindOf tells the kinds of file apart by their keys. What can be read as none of
+// them is a run file, whose reader says what is wrong.
 func KindOf(data []byte) string {
 	n, err := parseYAML("", data)
-	if err == nil && (n.get("experiment") != nil || n.get("groups") != nil) {
+	switch {
+	case err != nil:
+		return KindRun
+	case n.get("experiment") != nil || n.get("groups") != nil:
 		return KindExperiment
+	case n.has(runShape()):
+		return KindRun
+	case n.has(subjectShape):
+		return KindSubject
+	case n.has(hostShape):
+		return KindHost
 	}
 	return KindRun
+}
+
+// What a subject file and a host file hold; their readers are those of manifest.
+var (
+	subjectShape = structShape(reflect.TypeFor[manifest.Subject]())
+	hostShape    = structShape(reflect.TypeFor[manifest.Environment]())
+)
+
+// has tells whether a mapping has any of an object's fields.
+func (n *node) has(s *shape) bool {
+	return slices.ContainsFunc(s.fields, func(f field) bool { return n.get(f.key) != nil })
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/servebench/servebench/manifest"
 )
 
 // known are a few flags of each form.
@@ -404,4 +407,45 @@ func FuzzParseRun(f *testing.F) {
 			t.Errorf("%v: %s", err, b)
 		}
 	})
+}
+
+func TestKindOf(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{"", KindRun},
+		{"[", KindRun},
+		{"- identifier", KindRun},
+		{"nobody: knows\n", KindRun},
+		{"bench: {}\n", KindRun},
+		{"subject: {identifier: a}\n", KindRun},
+		{"groups: []\n", KindExperiment},
+		{"groups: []\nbench: {}\n", KindExperiment},
+		{"identifier: a\nvars: {}\n", KindRun},
+		{"identifier: a\n", KindSubject},
+		{"identifer: a\nrevision: b\n", KindSubject},
+		{"os: Debian\n", KindHost},
+		{"accelerators: [{count: 1}]\n", KindHost},
+		{string(Starter(KindRun)), KindRun},
+		{string(Starter(KindExperiment)), KindExperiment},
+		{string(Starter(KindSubject)), KindSubject},
+	} {
+		if got := KindOf([]byte(row.text)); got != row.want {
+			t.Errorf("%.40q is a %s file; want %s", row.text, got, row.want)
+		}
+	}
+}
+
+// What is in the starter for a subject is one, with and without the comments.
+func TestStarterSubject(t *testing.T) {
+	text := string(Starter(KindSubject))
+	if _, err := manifest.ParseSubject("starter", []byte(text)); err != nil {
+		t.Error(err)
+	}
+	// A line of the form "# key: value" is an example of a key.
+	entire := regexp.MustCompile(`(?m)^( *)# ([a-z_]+: )`).ReplaceAllString(text, "$1$2")
+	if s, err := manifest.ParseSubject("starter", []byte(entire)); err != nil || s.Quantization.Application == "" || s.Source != "huggingface" {
+		t.Errorf("with all keys: %+v, %v", s, err)
+	}
+	if Starter(KindHost) != nil {
+		t.Error("a host file to begin with")
+	}
 }

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// The two kinds of file.
+// The kinds of file. The last two hold facts, which run files name.
 const (
 	KindRun        = "run"
 	KindExperiment = "experiment"
+	KindSubject    = "subject" // see [manifest.ParseSubject]
+	KindHost       = "host"    // see [manifest.ParseHost]
 )
 
-// Kinds lists them.
+// Kinds lists those that have a schema of their own.
 func Kinds() []string { return []string{KindRun, KindExperiment} }
 
 //go:embed starter-run.yaml
@@ -22,12 +24,13 @@ var starterRun []byte
 //go:embed starter-experiment.yaml
 var starterExperiment []byte
 
-// Starter is a file to begin with, with comments.
+//go:embed starter-subject.yaml
+var starterSubject []byte
+
+// Starter is a file to begin with, with comments; of a kind that has none, such as
+// that of a host, which is found and not written, it is nil.
 func Starter(kind string) []byte {
-	if kind == KindExperiment {
-		return bytes.Clone(starterExperiment)
-	}
-	return bytes.Clone(starterRun)
+	return bytes.Clone(map[string][]byte{KindRun: starterRun, KindExperiment: starterExperiment, KindSubject: starterSubject}[kind])
 }
 
 // member is one entry of an object of the schema, whose order is kept.

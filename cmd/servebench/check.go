@@ -101,6 +101,9 @@ func (o *options) remark(r *reader) {
 	}
 }
 
+// namelessPlan is a note on a plan whose bodies lack the model.
+const namelessPlan = "no --model: a run asks the server for its name; the body shown has none, and the sha256 of the run will be another"
+
 // notes are said before the run.
 func (o *options) notes() (out []string) {
 	c := &o.config
@@ -115,7 +118,7 @@ func (o *options) notes() (out []string) {
 		out = append(out, "no --save-result and no --manifest: --subject is not used")
 	}
 	if o.dryRun && c.Model == "" {
-		out = append(out, "no --model: a run takes the server's name for it, so its bodies and their digest differ")
+		out = append(out, namelessPlan)
 	}
 	if c.Strict {
 		f := openai.Format{Sampling: c.Sampling, IgnoreEOS: c.IgnoreEOS}

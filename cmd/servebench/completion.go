@@ -30,7 +30,7 @@ func completionCommand(t *terminal) *cli.Command {
 			if c.Args().Len() != 1 || !slices.Contains(shells, shell) {
 				return usagef("completion: %s; want one of %s", quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(shells, ", "))
 			}
-			return writeCompletion(t.out, shell, serveFlags(), simShownFlags(), manifestWords(t))
+			return writeCompletion(t.out, shell, serveFlags(), simShownFlags(), furtherWords(t))
 		},
 	}
 }
@@ -52,6 +52,9 @@ func commandFlags(c *cli.Command) (out []flagSpec) {
 				s.Arity = arityNone
 			}
 		}
+		if text, ok := f.(*cli.StringFlag); ok && text.TakesFile {
+			s.Kind = kindFile
+		}
 		out = append(out, s)
 	}
 	return out
@@ -61,13 +64,30 @@ func commandFlags(c *cli.Command) (out []flagSpec) {
 type subcommand struct {
 	name, help string
 	flags      []flagSpec
-	files      bool // takes files
+	files      bool     // takes files
+	words      []string // or one of these
 }
 
-// manifestWords are the words behind `servebench manifest`.
-func manifestWords(t *terminal) (out []subcommand) {
-	for _, c := range manifestCommand(t).Subcommands {
-		out = append(out, subcommand{c.Name, c.Usage, commandFlags(c), c.ArgsUsage != ""})
+// commandWords are the words behind a command that has commands of its own.
+type commandWords struct {
+	name string
+	subs []subcommand
+}
+
+// furtherWords are those behind `servebench manifest` and `servebench config`.
+func furtherWords(t *terminal) (out []commandWords) {
+	for _, parent := range []*cli.Command{manifestCommand(t), configCommand(t)} {
+		w := commandWords{name: parent.Name}
+		for _, c := range parent.Subcommands {
+			s := subcommand{name: c.Name, help: c.Usage, flags: commandFlags(c)}
+			if list, ok := strings.CutPrefix(c.ArgsUsage, "["); ok { // [run|experiment]
+				s.words = strings.Split(strings.TrimSuffix(list, "]"), "|")
+			} else {
+				s.files = c.ArgsUsage != ""
+			}
+			w.subs = append(w.subs, s)
+		}
+		out = append(out, w)
 	}
 	return out
 }
@@ -80,15 +100,15 @@ func namesOf(subs []subcommand) (names []string) {
 }
 
 // writeCompletion writes a script that completes commands, flags, choices and files.
-func writeCompletion(w io.Writer, shell string, serve, sim []flagSpec, manifest []subcommand) error {
+func writeCompletion(w io.Writer, shell string, serve, sim []flagSpec, further []commandWords) error {
 	var b strings.Builder
 	switch shell {
 	case "bash":
-		bashCompletion(&b, serve, sim, manifest)
+		bashCompletion(&b, serve, sim, further)
 	case "zsh":
-		zshCompletion(&b, serve, sim, manifest)
+		zshCompletion(&b, serve, sim, further)
 	default:
-		fishCompletion(&b, serve, sim, manifest)
+		fishCompletion(&b, serve, sim, further)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -110,7 +130,7 @@ func spellings(flags []flagSpec) (out []string) {
 }
 
 // bashCompletion keeps to what bash 3.2 (macOS) knows. Bash cuts --x=y into three words.
-func bashCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
+func bashCompletion(b *strings.Builder, serve, sim []flagSpec, further []commandWords) {
 	b.WriteString(`# servebench completion for bash: source <(servebench completion bash)
 _servebench() {
   local cur prev words files
@@ -151,7 +171,9 @@ _servebench() {
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
 	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n",
 		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "))
-	bashSubcommands(b, manifest)
+	for _, w := range further {
+		bashSubcommands(b, w.name, w.subs)
+	}
 	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='%s' ;;\n    esac\n  fi\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString(`  if [[ -n $files ]]; then
     local IFS=$'\n'
@@ -165,18 +187,25 @@ complete -F _servebench servebench
 `)
 }
 
-// bashSubcommands completes the words behind manifest: files, or flags behind a dash.
-func bashSubcommands(b *strings.Builder, subs []subcommand) {
-	fmt.Fprintf(b, "    manifest:manifest) words='%s --help' ;;\n    manifest:*)\n      case ${COMP_WORDS[2]}:$prev:$cur in\n", strings.Join(namesOf(subs), " "))
+// bashSubcommands completes the words behind a command: files or words, or flags behind
+// a dash.
+func bashSubcommands(b *strings.Builder, of string, subs []subcommand) {
+	fmt.Fprintf(b, "    %[1]s:%[1]s) words='%[2]s --help' ;;\n    %[1]s:*)\n      case ${COMP_WORDS[2]}:$prev:$cur in\n", of, strings.Join(namesOf(subs), " "))
 	for _, s := range subs {
 		for _, f := range s.flags {
-			if f.Arity == arityOne {
+			switch {
+			case f.Kind == kindFile:
+				fmt.Fprintf(b, "      %s:--%s:*) files=-f ;;\n", s.name, f.Name)
+			case f.Arity == arityOne:
 				fmt.Fprintf(b, "      %s:--%s:*) return ;;\n", s.name, f.Name)
 			}
 		}
-		if s.files {
+		switch {
+		case len(s.words) > 0:
+			fmt.Fprintf(b, "      %s:*) words='%s' ;;\n", s.name, strings.Join(append(s.words, spellings(s.flags)...), " "))
+		case s.files:
 			fmt.Fprintf(b, "      %s:*:-*) words='%s' ;;\n      %s:*) files=-f ;;\n", s.name, strings.Join(spellings(s.flags), " "), s.name)
-		} else {
+		default:
 			fmt.Fprintf(b, "      %s:*) words='%s' ;;\n", s.name, strings.Join(spellings(s.flags), " "))
 		}
 	}
@@ -184,7 +213,7 @@ func bashSubcommands(b *strings.Builder, subs []subcommand) {
 }
 
 // zshCompletion describes the flags to _arguments.
-func zshCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
+func zshCompletion(b *strings.Builder, serve, sim []flagSpec, further []commandWords) {
 	b.WriteString(`#compdef servebench
 # servebench completion for zsh: source <(servebench completion zsh), or a file
 # _servebench in a folder of $fpath
@@ -205,13 +234,15 @@ _servebench() {
 		}
 		fmt.Fprintf(b, "      '--help[list the flags]'\n    ;;\n")
 	}
-	zshSubcommands(b, manifest)
+	for _, w := range further {
+		zshSubcommands(b, w.name, w.subs)
+	}
 	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(%s)' ;;\n  esac\n}\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString("if [[ $funcstack[1] == _servebench ]]; then\n  _servebench \"$@\"\nelse\n  compdef _servebench servebench\nfi\n")
 }
 
-func zshSubcommands(b *strings.Builder, subs []subcommand) {
-	fmt.Fprintf(b, "  manifest)\n    _arguments -C '1:command:(%s)' '*::argument:->manifest'\n    [[ $state == manifest ]] || return\n    case $line[1] in\n", strings.Join(namesOf(subs), " "))
+func zshSubcommands(b *strings.Builder, of string, subs []subcommand) {
+	fmt.Fprintf(b, "  %[1]s)\n    _arguments -C '1:command:(%[2]s)' '*::argument:->%[1]s'\n    [[ $state == %[1]s ]] || return\n    case $line[1] in\n", of, strings.Join(namesOf(subs), " "))
 	for _, s := range subs {
 		fmt.Fprintf(b, "    %s) _arguments \\\n", s.name)
 		for _, f := range s.flags {
@@ -219,6 +250,9 @@ func zshSubcommands(b *strings.Builder, subs []subcommand) {
 		}
 		if s.files {
 			b.WriteString("      '*:file:_files' \\\n")
+		}
+		if len(s.words) > 0 {
+			fmt.Fprintf(b, "      '1:kind:(%s)' \\\n", strings.Join(s.words, " "))
 		}
 		b.WriteString("      '--help[list the flags]' ;;\n")
 	}
@@ -245,7 +279,7 @@ func zshSpec(s flagSpec, name string) string {
 
 func zshQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func fishCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcommand) {
+func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []commandWords) {
 	b.WriteString("# servebench completion for fish: servebench completion fish | source\n")
 	b.WriteString("complete -c servebench -f\n")
 	fmt.Fprintf(b, "complete -c servebench -n __fish_use_subcommand -a '%s'\n", strings.Join(commandNames, " "))
@@ -263,19 +297,24 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, manifest []subcom
 	}
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells, " "))
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from help' -a '%s'\n", strings.Join(helpNames, " "))
-	fishSubcommands(b, manifest)
+	for _, w := range further {
+		fishSubcommands(b, w.name, w.subs)
+	}
 }
 
-func fishSubcommands(b *strings.Builder, subs []subcommand) {
+func fishSubcommands(b *strings.Builder, of string, subs []subcommand) {
 	names := strings.Join(namesOf(subs), " ")
 	for _, s := range subs {
-		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from manifest; and not __fish_seen_subcommand_from %s' -a %s -d %s\n", names, s.name, fishQuote(s.help))
-		in := "'__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from " + s.name + "'"
+		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s' -a %s -d %s\n", of, names, s.name, fishQuote(s.help))
+		in := "'__fish_seen_subcommand_from " + of + "; and __fish_seen_subcommand_from " + s.name + "'"
 		for _, f := range s.flags {
 			fmt.Fprintf(b, "complete -c servebench -n %s -l %s%s -d %s\n", in, f.Name, fishValue(f), fishQuote(f.Help))
 		}
 		if s.files {
 			fmt.Fprintf(b, "complete -c servebench -n %s -F\n", in)
+		}
+		if len(s.words) > 0 {
+			fmt.Fprintf(b, "complete -c servebench -n %s -a %s\n", in, fishQuote(strings.Join(s.words, " ")))
 		}
 	}
 }

@@ -56,6 +56,9 @@ var completed = []struct {
 	{"and those it does not", words("servebench sim --tensor"), nil},
 	{"words behind manifest", words("servebench manifest v"), words("validate verify")},
 	{"flags of a word behind it", words("servebench manifest validate --p"), words("--publishable")},
+	{"words behind config", words("servebench config " + "i"), words("init")},
+	{"kinds of file", words("servebench config init s"), words("subject")},
+	{"flags of check", words("servebench config check --r"), words("--resolved")},
 	{"a value of which nothing is known", words("servebench serve --label x"), nil},
 	{"a flag behind a switch", words("servebench serve --sim --sim-j"), words("--sim-jitter")},
 }
@@ -96,6 +99,8 @@ func TestBashCompletes(t *testing.T) {
 		{"files behind sweep -f", words("servebench sweep -f da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"flags of sweep, and of serve", words("servebench sweep --re"), words("--ready-check-timeout-sec --records --repetition-penalty --replica-url --request-id-prefix --request-rate --reset-prefix-cache --result-dir --result-filename --resume")},
 		{"files behind a word of manifest", words("servebench manifest verify --publish da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"files behind config check", words("servebench config check da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"files of a flag of import", words("servebench manifest import --subject da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"none behind one that takes none", []string{"servebench", "manifest", "schema", ""}, words("--help --publishable")},
 		{"a name of which nothing is known", words("servebench manifest redact --name da"), nil},
 		{"commands to have help for", words("servebench help s"), words("serve sim sweep")},
@@ -154,10 +159,16 @@ func TestCompletionGoldens(t *testing.T) {
 		{Name: "seed", Kind: kindInt, Help: "a number"},
 	}
 	sim := []flagSpec{{Name: "ttft", Help: "a time"}, {Name: "truth", Arity: arityNone, Help: "a switch"}}
-	manifest := []subcommand{{"check", "it's one", []flagSpec{{Name: "all", Arity: arityNone, Help: "a switch"}, {Name: "name", Help: "a name"}}, true}, {"print", "another", nil, false}}
+	further := []commandWords{
+		{"manifest", []subcommand{
+			{"check", "it's one", []flagSpec{{Name: "all", Arity: arityNone, Help: "a switch"}, {Name: "name", Help: "a name"}, {Name: "facts", Kind: kindFile, Help: "a file"}}, true, nil},
+			{"print", "another", nil, false, nil},
+		}},
+		{"config", []subcommand{{"init", "begin", nil, false, []string{"run", "subject"}}}},
+	}
 	for _, shell := range shells {
 		var b strings.Builder
-		if err := writeCompletion(&b, shell, serve, sim, manifest); err != nil {
+		if err := writeCompletion(&b, shell, serve, sim, further); err != nil {
 			t.Fatal(err)
 		}
 		file := "testdata/completion." + shell

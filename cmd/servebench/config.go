@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
 	"github.com/servebench/servebench/bench/runfile"
+	"github.com/servebench/servebench/manifest"
 )
 
 var resolvedFlag = &cli.BoolFlag{Name: "resolved", Usage: "print the run files that result, as a manifest would hold them"}
@@ -24,15 +26,19 @@ func configCommand(t *terminal) *cli.Command {
 		HideHelpCommand: true,
 		OnUsageError:    wrongFlag,
 		Subcommands: []*cli.Command{
-			configSubcommand("check", "say what is wrong with files, or what they would run; nothing is contacted", "FILE...",
+			configSubcommand("check", "say what is wrong with run, experiment, subject and host files, or what they would run; nothing is contacted", "FILE...",
 				func(c *cli.Context) error { return checkFiles(c, t) }, resolvedFlag),
-			configSubcommand("init", "print a file to begin with", "[run|experiment]",
+			configSubcommand("init", "print a file to begin with: a run, an experiment, or a model's facts", "[run|experiment|subject]",
 				func(c *cli.Context) error {
-					return printOf(c, t, func(kind string) ([]byte, error) { return runfile.Starter(kind), nil })
+					if c.Args().First() == runfile.KindHost {
+						return usagef("config init: a host file is not begun by hand; want servebench env > host.yaml, run where the server is")
+					}
+					kinds := append(runfile.Kinds(), runfile.KindSubject)
+					return printOf(c, t, kinds, func(kind string) ([]byte, error) { return runfile.Starter(kind), nil })
 				}),
 			configSubcommand("schema", "print the JSON Schema of a kind of file", "[run|experiment]",
 				func(c *cli.Context) error {
-					return printOf(c, t, func(kind string) ([]byte, error) { return runfile.Schema(kind, fileFlags()) })
+					return printOf(c, t, runfile.Kinds(), func(kind string) ([]byte, error) { return runfile.Schema(kind, fileFlags()) })
 				}),
 		},
 		Action: func(c *cli.Context) error {
@@ -58,12 +64,12 @@ func configSubcommand(name, usage, args string, action cli.ActionFunc, flags ...
 	}
 }
 
-// printOf prints what belongs to the kind of file that is named; a run unless
-// one is.
-func printOf(c *cli.Context, t *terminal, f func(kind string) ([]byte, error)) error {
+// printOf prints what belongs to the kind of file that is named, one of kinds; a
+// run unless one is.
+func printOf(c *cli.Context, t *terminal, kinds []string, f func(kind string) ([]byte, error)) error {
 	kind := cmp.Or(c.Args().First(), runfile.KindRun)
-	if c.Args().Len() > 1 || kind != runfile.KindRun && kind != runfile.KindExperiment {
-		return usagef("config %s: %s; want %s", c.Command.Name, quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(runfile.Kinds(), " or "))
+	if c.Args().Len() > 1 || !slices.Contains(kinds, kind) {
+		return usagef("config %s: %s; want one of %s", c.Command.Name, quoteWord(strings.Join(c.Args().Slice(), " ")), strings.Join(kinds, ", "))
 	}
 	text, err := f(kind)
 	if err != nil {
@@ -105,7 +111,22 @@ func (t *terminal) checkFile(ctx context.Context, w io.Writer, name string, reso
 		return err
 	}
 	shown := shownFile(name)
-	if runfile.KindOf(data) == runfile.KindExperiment {
+	switch runfile.KindOf(data) {
+	case runfile.KindSubject:
+		s, err := manifest.ParseSubject(shown, data)
+		if err != nil {
+			return err
+		}
+		sayf(w, "%s: a subject: %s%s", shown, s.Identifier, lacking(data, subjectFacts))
+		return nil
+	case runfile.KindHost:
+		env, err := manifest.ParseHost(shown, data)
+		if err != nil {
+			return err
+		}
+		sayf(w, "%s: a host: %s%s", shown, hostInWords(env), lacking(data, hostFacts))
+		return nil
+	case runfile.KindExperiment:
 		x, err := t.expand(ctx, shown, data, given{})
 		if err != nil {
 			return err
@@ -134,6 +155,43 @@ func (t *terminal) checkFile(ctx context.Context, w io.Writer, name string, reso
 	}
 	sayf(w, "%s: a run: %s", shown, o.inWords())
 	return nil
+}
+
+// What the publishable profile wants of a subject and of a host, and nothing else
+// is sure to know.
+var (
+	subjectFacts = []string{"revision", "architecture", "quantization", "modifications", "parameter_count_total", "parameter_count_active"}
+	hostFacts    = []string{"os", "cpu", "kernel", "host_architecture", "system_memory_bytes", "accelerators", "driver_versions"}
+)
+
+// lacking says which of the keys a file that was read does not have.
+func lacking(data []byte, keys []string) string {
+	var has map[string]any
+	if err := yaml.Unmarshal(data, &has); err != nil {
+		return ""
+	}
+	var out []string
+	for _, k := range keys {
+		if _, ok := has[k]; !ok {
+			out = append(out, k)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; for publication it lacks " + strings.Join(out, ", ")
+}
+
+// hostInWords is a host in a few words.
+func hostInWords(e *manifest.Environment) string {
+	parts := []string{cmp.Or(e.OS, "unknown system")}
+	if e.CPU != nil && e.CPU.Model != "" {
+		parts = append(parts, e.CPU.Model)
+	}
+	for _, a := range e.Accelerators {
+		parts = append(parts, fmt.Sprintf("%d x %s", a.Count, a.Model))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // writeResolved writes the run file that a manifest would hold.

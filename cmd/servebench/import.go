@@ -21,12 +21,12 @@ import (
 
 // importFlags are those of `servebench manifest import`.
 var importFlags = []cli.Flag{
-	&cli.StringFlag{Name: "subject", Usage: "YAML file that declares the model"},
-	&cli.StringFlag{Name: "host", Usage: "YAML file of the server's machine, as servebench env writes it"},
+	&cli.StringFlag{Name: "subject", TakesFile: true, Usage: "YAML file that declares the model"},
+	&cli.StringFlag{Name: "host", TakesFile: true, Usage: "YAML file of the server's machine, as servebench env writes it"},
 	&cli.StringSliceFlag{Name: "launch-command", Usage: "command that started the server; once for each replica"},
-	&cli.StringFlag{Name: "launch", Usage: "file with such commands, a line for each replica"},
+	&cli.StringFlag{Name: "launch", TakesFile: true, Usage: "file with such commands, a line for each replica"},
 	&cli.StringSliceFlag{Name: "set", Usage: "KEY=VALUE of the manifest, such as workload.random_seed=0; may be repeated"},
-	&cli.StringFlag{Name: "o", Usage: "write the manifest here and not to stdout; of several results each with its id in the name"},
+	&cli.StringFlag{Name: "o", TakesFile: true, Usage: "write the manifest here and not to stdout; of several results each with its id in the name"},
 	nameFlag,
 }
 
@@ -88,10 +88,10 @@ func (t *terminal) writeImported(to string, several bool, m *manifest.Run) error
 	if err != nil {
 		return err
 	}
+	for _, w := range m.Warnings {
+		t.notef("warning: %s", w)
+	}
 	if to == "" {
-		for _, w := range m.Warnings {
-			t.notef("warning: %s", w)
-		}
 		_, err := t.out.Write(doc)
 		return err
 	}

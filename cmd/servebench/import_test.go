@@ -49,7 +49,7 @@ system_memory_bytes: 68719476736
 		`workload.prefix_behavior={"cache_enabled":false,"shared_prefix_tokens":0}`, "measurement.version=0.32.0", "measurement.benchmark_command=vllm bench serve --max-concurrency 8"} {
 		args = append(args, "--set", s)
 	}
-	if code, stdout, errs := command(t, append(args, result)...); code != 0 || stdout != "" || !strings.Contains(errs, "saved "+out) {
+	if code, stdout, errs := command(t, append(args, result)...); code != 0 || stdout != "" || !strings.Contains(errs, "saved "+out) || !strings.Contains(errs, "warning: Imported from a result file") {
 		t.Fatalf("exit %d: %s%s", code, stdout, errs)
 	}
 	if code, stdout, errs := command(t, "manifest", "verify", "--publish", out); code != 0 {

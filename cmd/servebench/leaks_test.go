@@ -110,7 +110,7 @@ func TestNoCanaryInAnyFile(t *testing.T) {
 	}
 }
 
-// The same of a sweep that completed, and of a file that its author adds.
+// A file that an author adds to a sweep is looked at before anything runs.
 func TestSweepFailsOnLeak(t *testing.T) {
 	canary(t)
 	notes := filepath.Join(t.TempDir(), "notes.md")
@@ -122,8 +122,8 @@ func TestSweepFailsOnLeak(t *testing.T) {
 	}, "a")
 	dir := t.TempDir()
 	code, _, errs := command(t, "sweep", "-f", "x.yaml", "--result-dir", dir, "--fail-on-leak")
-	want := filepath.Join(dir, "notes.md") + ":1: leak: name\n"
-	if code != exitInvalid || !strings.Contains(errs, want) || !strings.Contains(errs, "must not be published is in 1 file") {
+	want := notes + ":1: leak: name\n"
+	if code != exitUsage || !strings.Contains(errs, want) || !strings.Contains(errs, "holds what must not be published") {
 		t.Errorf("exit %d, want %q: %s", code, want, errs)
 	}
 }

@@ -47,7 +47,6 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 	t.notef("starting the server: %s", clip(publicServerCommand(&o.config, o.server), 300))
 	group, err := o.start(ctx, *o.server)
 	if err != nil {
-		o.config.Declared.Launch = o.server.Launched()
 		return nil, err
 	}
 	o.aim(group)
@@ -57,7 +56,9 @@ func (o *options) startGroup(ctx context.Context, t *terminal) (serverGroup, err
 
 // publicServerCommand is the command of a run's server as it may be shown.
 func publicServerCommand(c *bench.Config, s *server.Config) string {
-	return publicCommand(publicRedactor(c, s), s.Command, s.Host)
+	line := publicCommand(publicRedactor(c, s), s.Command, s.Host)
+	// The names that only a start fills in need no quotes for people.
+	return strings.NewReplacer("'{servebench}'", "servebench", "'{port}'", "{port}").Replace(line)
 }
 
 // aim makes a group the target of the run.
@@ -170,7 +171,7 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	}
 	failure.MessageSanitized, _ = o.redactor().String(failure.MessageSanitized)
 	res := bench.NotRun(context.WithoutCancel(ctx), o.config, failure)
-	files, tail := o.withLog(o.files(res.Config.Model, nil), err, ".startup.log", "startup-log")
+	files, tail := o.withLog(o.files(o.expectedModel(), nil), err, ".startup.log", "startup-log")
 	for _, line := range lastLines(tail, 10) {
 		t.notef("server log: %s", clip(line, 500))
 	}
@@ -191,7 +192,31 @@ func (o *options) notStarted(ctx context.Context, err error, interrupted bool, s
 	case interrupted:
 		return &exitError{code: s.code(), err: errors.New("interrupted while the server started")}
 	}
-	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: "its log has more; server.ready_timeout bounds how long a start may take"}
+	return &exitError{code: exitTarget, err: fmt.Errorf("the server did not start: %s", res.Failure.MessageSanitized), hint: startHint(res.Failure.Category, files, len(tail) > 0)}
+}
+
+// expectedModel is the model where no server told its name for it.
+func (o *options) expectedModel() string {
+	if o.config.Model == "" && o.config.Subject != nil {
+		return o.config.Subject.Identifier
+	}
+	return o.config.Model
+}
+
+// startHint is what to look at after a start that failed.
+func startHint(category string, files bench.Files, logged bool) string {
+	var hints []string
+	if logged {
+		if stem := stemOf(files); stem != "" {
+			hints = append(hints, stem+".startup.log has more of the server's log")
+		} else {
+			hints = append(hints, "--save-result keeps the server's log")
+		}
+	}
+	if category == "timeout" {
+		hints = append(hints, "server.ready_timeout is how long a start may take")
+	}
+	return strings.Join(hints, "; ")
 }
 
 func lastLines(text []byte, n int) []string {

@@ -31,6 +31,10 @@ var (
 	nameFlag        = &cli.StringSliceFlag{Name: "name", Usage: "another name of a person or machine to take out, of four letters or more; may be repeated"}
 )
 
+// publicationHint is where what is missing for publication comes from.
+const publicationHint = "subject comes from a subject file (servebench config init subject), environment from a host file (servebench env), " +
+	"notes, license and those of artifacts from the section publish of a run file, publisher_notes from that of an experiment, all of it from --set where a result is imported: docs/manifest.md, Publication"
+
 // secretVariables hold what no manifest may show.
 var secretVariables = []string{"OPENAI_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "SERVEBENCH_SIM_API_KEY"}
 
@@ -117,7 +121,11 @@ func eachFile(c *cli.Context, t *terminal, f func(w io.Writer, name string, data
 	case unread > 0:
 		return usagef("%d of %d files could not be read", unread, len(names))
 	case bad > 0:
-		return &exitError{code: exitInvalid, err: fmt.Errorf("manifest %s: not passed by %d of %d", c.Command.Name, bad, len(names))}
+		hint := ""
+		if c.Bool(publishableFlag.Name) || c.Bool(publishFlag.Name) {
+			hint = publicationHint
+		}
+		return &exitError{code: exitInvalid, err: fmt.Errorf("manifest %s: not passed by %d of %d", c.Command.Name, bad, len(names)), hint: hint}
 	}
 	return nil
 }

@@ -690,3 +690,96 @@ func TestRunFileFromStandardInput(t *testing.T) {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
+
+// Files of facts are checked as what they are.
+func TestConfigCheckOfFacts(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		code       int
+		want       string
+	}{
+		{"subject", "identifier: org/m\n", 0, "f.yaml: a subject: org/m; for publication it lacks revision, architecture, quantization, modifications, parameter_count_total, parameter_count_active\n"},
+		{"a subject's mistake", "identifier: org/m\nrevison: a\n", exitUsage, "f.yaml:2:1: "},
+		{"host", "os: Debian\ncpu: {model: X}\naccelerators: [{count: 2, model: Y}]\n", 0, "f.yaml: a host: Debian, X, 2 x Y; for publication it lacks kernel, host_architecture, system_memory_bytes, driver_versions\n"},
+		{"a host's mistake", "os: Debian\nkernal: 6\n", exitUsage, "f.yaml:2:1: "},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, ".", "f.yaml", row.text)
+			code, out, errs := command(t, "config", "check", "f.yaml")
+			if code != row.code || !strings.Contains(out+errs, row.want) {
+				t.Errorf("exit code %d, %s%s; want %d and %q", code, out, errs, row.code, row.want)
+			}
+		})
+	}
+	code, starter, _ := command(t, "config", "init", "subject")
+	if code != 0 {
+		t.Fatal("no subject to begin with")
+	}
+	if code, out, errs := command(t, "config", "check", write(t, t.TempDir(), "s.yaml", starter)); code != 0 || strings.Contains(out, "lacks") {
+		t.Errorf("the starter: %d, %s%s", code, out, errs)
+	}
+	if code, _, errs := command(t, "config", "init", "host"); code != exitUsage || !strings.Contains(errs, "servebench env > host.yaml") {
+		t.Errorf("a host to begin with: %d, %s", code, errs)
+	}
+}
+
+// What a file of facts is said to lack is what the publishable profile wants.
+func TestFactsForPublication(t *testing.T) {
+	text, err := os.ReadFile("../../manifest/testdata/seed-run-1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := manifest.Profile{Publishable: true}
+	for part, keys := range map[string][]string{"subject": subjectFacts, "environment": hostFacts} {
+		for _, key := range keys {
+			var doc map[string]any
+			if err := json.Unmarshal(text, &doc); err != nil {
+				t.Fatal(err)
+			}
+			run := doc
+			if inner, ok := doc["manifest"].(map[string]any); ok {
+				run = inner
+			}
+			delete(run[part].(map[string]any), key)
+			cut, err := json.Marshal(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := profile.Check(cut)
+			if err != nil || len(report.Problems) == 0 {
+				t.Errorf("/%s/%s may be missing: %v", part, key, err)
+			}
+		}
+	}
+}
+
+// The record of a run whose server did not start is named after the model, and the
+// hint names a log only where there is one.
+func TestHintOfAFailedStart(t *testing.T) {
+	for _, row := range []struct {
+		name, command string
+	}{
+		{"no program", "[no-such-program-1b2c, '{port}']"},
+		{"a log", "[sh, -c, 'echo Trouble; exit 3', '{port}']"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			file := write(t, ".", "r.yaml", "bench: {num-prompts: 1, random-output-len: 1, temperature: 0, save-result: true}\nsubject: {identifier: org/m}\nserver: {command: "+row.command+"}\n")
+			code, _, errs := command(t, "serve", "-f", file)
+			if code != exitTarget {
+				t.Errorf("exit code %d", code)
+			}
+			results, err := filepath.Glob("openai-infqps-m-*.manifest.json")
+			if err != nil || len(results) != 1 {
+				all, _ := filepath.Glob("*")
+				t.Errorf("no file named after the model among %q", all)
+			}
+			logs, _ := filepath.Glob("*.startup.log")
+			hinted := strings.Contains(errs, "hint: ")
+			if hinted != (len(logs) == 1) || hinted && !strings.Contains(errs, "hint: "+logs[0]) {
+				t.Errorf("logs %q, but: %s", logs, errs)
+			}
+		})
+	}
+}

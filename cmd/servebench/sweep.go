@@ -177,7 +177,7 @@ func (s *study) check() (notes []string, err error) {
 			errs = append(errs, err)
 		}
 		for _, n := range o.notes() {
-			if !slices.Contains(notes, n) && !strings.HasPrefix(n, "no --save-result") {
+			if !slices.Contains(notes, n) && !strings.HasPrefix(n, "no --save-result") && n != namelessPlan {
 				notes = append(notes, n)
 			}
 		}
@@ -445,7 +445,7 @@ func (s *study) printPlan(t *terminal, o sweep.Options) error {
 		}
 		fmt.Fprintf(&b, "%*d  %s\n", len(fmt.Sprint(step.Of)), step.Number, describeStep(step))
 	}
-	fmt.Fprintf(&b, "\n%d runs of %d points, %d server starts. Time: %v.\n", len(steps), len(s.experiment.Points), starts, left)
+	fmt.Fprintf(&b, "\n%s of %s, %s. Time: %v.\n", count(len(steps), "run"), count(len(s.experiment.Points), "point"), count(starts, "server start"), left)
 	_, err = io.WriteString(t.out, b.String())
 	return err
 }

@@ -281,7 +281,7 @@ func (s *study) show(w io.Writer, points []report.Point, outcomes []sweep.Outcom
 			head = ""
 		}
 	}
-	fmt.Fprintf(&b, "\nFiles: %s has those of each run, beside\n", printable(s.dir))
+	fmt.Fprintf(&b, "\nFiles in %s: those of each run, and\n", printable(s.dir))
 	for _, f := range saved {
 		fmt.Fprintf(&b, "  - %s\n", printable(f))
 	}

@@ -138,7 +138,7 @@ func TestListPlan(t *testing.T) {
 1  concurrency-1 (max_concurrency 1)
 2  concurrency-2 (max_concurrency 2)
 
-2 runs of 2 points, 1 server starts. Time: about 6s and 1 server start of unknown length.
+2 runs of 2 points, 1 server start. Time: about 6s and 1 server start of unknown length.
 `
 	if diff := cmp.Diff(want, out); code != 0 || diff != "" {
 		t.Errorf("exit %d: %s%s", code, errs, diff)

@@ -26,9 +26,15 @@ _servebench() {
     manifest:*)
       case ${COMP_WORDS[2]}:$prev:$cur in
       check:--name:*) return ;;
-      check:*:-*) words='--all --name --help' ;;
+      check:--facts:*) files=-f ;;
+      check:*:-*) words='--all --name --facts --help' ;;
       check:*) files=-f ;;
       print:*) words='--help' ;;
+      esac ;;
+    config:config) words='init --help' ;;
+    config:*)
+      case ${COMP_WORDS[2]}:$prev:$cur in
+      init:*) words='run subject --help' ;;
       esac ;;
     completion:completion) words='bash zsh fish' ;;
     help:help) words='serve sweep sim manifest config env completion' ;;

@@ -30,5 +30,8 @@ complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sweep sim
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and not __fish_seen_subcommand_from check print' -a check -d 'it\'s one'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -l all -d 'a switch'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -l name -x -d 'a name'
+complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -l facts -r -F -d 'a file'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -F
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and not __fish_seen_subcommand_from check print' -a print -d 'another'
+complete -c servebench -n '__fish_seen_subcommand_from config; and not __fish_seen_subcommand_from init' -a init -d 'begin'
+complete -c servebench -n '__fish_seen_subcommand_from config; and __fish_seen_subcommand_from init' -a 'run subject'

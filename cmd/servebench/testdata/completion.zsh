@@ -47,9 +47,18 @@ _servebench() {
     check) _arguments \
       '*--all[a switch]' \
       '*--name=[a name]:value: ' \
+      '*--facts=[a file]:file:_files' \
       '*:file:_files' \
       '--help[list the flags]' ;;
     print) _arguments \
+      '--help[list the flags]' ;;
+    esac ;;
+  config)
+    _arguments -C '1:command:(init)' '*::argument:->config'
+    [[ $state == config ]] || return
+    case $line[1] in
+    init) _arguments \
+      '1:kind:(run subject)' \
       '--help[list the flags]' ;;
     esac ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
