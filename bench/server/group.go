@@ -138,7 +138,11 @@ func (g *Group) prepare() error {
 // launch starts the watcher, then the replicas, then waits until all are ready.
 // The first that fails ends the wait for the others.
 func (g *Group) launch(ctx context.Context) (err error) {
-	if g.watch, err = watch(g.mark); err != nil {
+	temporary := ""
+	if g.temp {
+		temporary = g.logDir
+	}
+	if g.watch, err = watch(g.mark, temporary); err != nil {
 		return err
 	}
 	for _, r := range g.replicas {

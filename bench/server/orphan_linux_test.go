@@ -37,7 +37,8 @@ func TestNoOrphans(t *testing.T) {
 		{"SIGKILL of the tool's whole session", "session", func(tool *exec.Cmd, _ io.Closer) { syscall.Kill(-tool.Process.Pid, syscall.SIGKILL) }},
 	} {
 		held := newHolders(t)
-		tool, watcher := startTool(t, fake("FIFO", held.path, "STUBBORN", "1", "CHILD", c.child))
+		temp := t.TempDir()
+		tool, watcher := startTool(t, temp, fake("FIFO", held.path, "STUBBORN", "1", "CHILD", c.child))
 		c.end(tool.cmd, tool.in)
 		waits = append(waits, func() {
 			t.Run(c.name, func(t *testing.T) {
@@ -49,6 +50,9 @@ func TestNoOrphans(t *testing.T) {
 				}
 				if n != 1 {
 					t.Errorf("the watcher has survived: %v", err)
+				}
+				if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+					t.Errorf("logs that nobody will read are left: %v, %v", left, err)
 				}
 			})
 		})
@@ -65,15 +69,14 @@ type tool struct {
 }
 
 // startTool starts a process that starts a group, and waits until that is ready.
-// It returns a handle of the group's watcher too.
-func startTool(t *testing.T, cfg Config) (tool, int) {
-	cfg.LogDir = t.TempDir()
+// It returns a handle of the group's watcher too. temp takes its temporary files.
+func startTool(t *testing.T, temp string, cfg Config) (tool, int) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], string(text))
-	cmd.Env = append(os.Environ(), "SERVER_TEST_ROLE=tool")
+	cmd.Env = append(os.Environ(), "SERVER_TEST_ROLE=tool", "TMPDIR="+temp)
 	cmd.Stderr = os.Stderr
 	ownSession(cmd)
 	in, err := cmd.StdinPipe()

@@ -33,15 +33,16 @@ type watcher struct {
 	ended chan struct{}
 }
 
-// watch starts the watcher of the processes with a mark. The owner dismisses it.
-func watch(mark string) (*watcher, error) {
+// watch starts the watcher of the processes with a mark. The owner dismisses it. A
+// folder that is no "" goes with processes that the watcher has to end.
+func watch(mark, folder string) (*watcher, error) {
 	in, pipe, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
 	w := &watcher{pipe: pipe, ended: make(chan struct{})}
-	w.cmd = exec.Command("/bin/sh", "-c", watchScript, "servebench-watch", markName, mark, strconv.Itoa(int(patience.Seconds())))
+	w.cmd = exec.Command("/bin/sh", "-c", watchScript, "servebench-watch", markName, mark, strconv.Itoa(int(patience.Seconds())), folder)
 	w.cmd.Stdin, w.cmd.Dir = in, "/"
 	w.cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin:" + os.Getenv("PATH"), "LC_ALL=C"}
 	ownSession(w.cmd)

@@ -1,11 +1,13 @@
 # Ends a server when the program that started it has gone. Arguments: the name
 # and the value of the variable that marks the server's processes, and how many
-# seconds TERM may take. Standard input: a line with the process id of
+# seconds TERM may take, and a folder to remove then, "" for none: of logs that
+# nobody will read. Standard input: a line with the process id of
 # each leader of a session; "done" for an orderly end. The end of input without
 # it means that the program was killed: the kernel has closed the pipe.
 trap '' HUP INT QUIT TERM PIPE
 mark=$1=$2
 patience=$3
+folder=$4
 leaders=' '
 while read -r word; do
 	[ "$word" = done ] && exit 0
@@ -69,7 +71,10 @@ while [ $ticks -lt $((patience * 5 + 100)) ]; do
 	# While a process starts another program its environment cannot be read; one
 	# look may miss it.
 	[ "$known" = ' ' ] && none=$((none + 1)) || none=0
-	[ $none -lt 2 ] || exit 0
+	if [ $none -ge 2 ]; then
+		[ -z "$folder" ] || rm -rf -- "$folder"
+		exit 0
+	fi
 	now=$(date +%s)
 	late=
 	[ $((now - begin)) -lt "$patience" ] && [ $ticks -lt $((patience * 5)) ] || late=1
