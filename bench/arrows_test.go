@@ -14,7 +14,7 @@ import (
 // may import all.
 var arrows = map[string][]string{
 	"bench":           {"dataset", "dataset/hub", "dataset/nprand", "tokenize", "tokenize/chat", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
-	"bench/runfile":   {"manifest", "bench/server"},
+	"bench/runfile":   {"internal/edit", "manifest", "bench/server"},
 	"bench/server":    {"manifest"},
 	"bench/sim":       {},
 	"bench/sweep":     {"bench", "bench/server", "manifest"},

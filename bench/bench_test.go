@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/internal/memnet"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
@@ -29,41 +29,12 @@ import (
 
 const ms = time.Millisecond
 
-// pipeNet is a network of net.Pipe connections: a server and its clients share a
-// bubble of virtual time.
-type pipeNet struct {
-	conns chan net.Conn
-	once  sync.Once
-	gone  chan struct{}
-}
-
-func (n *pipeNet) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.gone:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *pipeNet) Close() error   { n.once.Do(func() { close(n.gone) }); return nil }
-func (n *pipeNet) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
-
-func (n *pipeNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case n.conns <- server:
-		return client, nil
-	case <-n.gone:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
+// pipeNet is a network in virtual time.
+type pipeNet = memnet.Net
 
 // serveHandler serves h on a network of its own until the test ends.
 func serveHandler(t *testing.T, h http.Handler) *pipeNet {
-	n := &pipeNet{conns: make(chan net.Conn), gone: make(chan struct{})}
+	n := memnet.New()
 	srv := &http.Server{Handler: h}
 	ended := make(chan struct{})
 	go func() { defer close(ended); srv.Serve(n) }()
@@ -76,7 +47,7 @@ func serveHandler(t *testing.T, h http.Handler) *pipeNet {
 func config(n *pipeNet) bench.Config {
 	return bench.Config{
 		Backend: "vllm", Model: "m", Stream: true, IgnoreEOS: true, NoTokenizer: true,
-		Target:      openai.Config{BaseURL: "http://sim.test", Dial: n.dial},
+		Target:      openai.Config{BaseURL: "http://sim.test", Dial: n.Dial},
 		Dataset:     dataset.Spec{Name: "random", Prompts: 4, InputLen: 7, OutputLen: 5},
 		Rate:        loadgen.Inf,
 		Pacing:      loadgen.Sleep,
@@ -205,7 +176,7 @@ func TestAllFail(t *testing.T) {
 // A server that is not there is an error with a manifest.
 func TestNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &pipeNet{conns: make(chan net.Conn), gone: make(chan struct{})}
+		n := memnet.New()
 		n.Close()
 		res, err := bench.Run(t.Context(), config(n))
 		var target *bench.TargetError
@@ -355,7 +326,7 @@ func TestManifestTellsWhatWasSent(t *testing.T) {
 // not.
 func TestBadFileBeforeMissingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &pipeNet{conns: make(chan net.Conn), gone: make(chan struct{})}
+		n := memnet.New()
 		n.Close()
 		cfg := config(n)
 		cfg.Dataset = dataset.Spec{Name: "custom", Path: "none.jsonl", Prompts: 1, OutputLen: 1}

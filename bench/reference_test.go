@@ -64,7 +64,7 @@ func likeReference(t *testing.T, n int, network *pipeNet) bench.Config {
 	w := &ref.Workload
 	load := bench.Config{
 		Backend: "vllm", Model: ref.Subject.Identifier, Stream: true, IgnoreEOS: true,
-		Target:         openai.Config{BaseURL: base, Dial: network.dial},
+		Target:         openai.Config{BaseURL: base, Dial: network.Dial},
 		Dataset:        dataset.Spec{Name: "random", Prompts: w.RequestCount, InputLen: 1024, OutputLen: 256, Warmups: 16, Seed: w.RandomSeed},
 		Sampling:       openai.Sampling{Temperature: new(float64)},
 		Rate:           loadgen.Inf,

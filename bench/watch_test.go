@@ -61,7 +61,7 @@ func serveSite(t *testing.T, handlers ...http.Handler) (*site, bench.Config) {
 		if n == nil {
 			return nil, errors.New("no such host as " + addr)
 		}
-		c, err := n.dial(ctx, network, addr)
+		c, err := n.Dial(ctx, network, addr)
 		if err != nil {
 			return nil, fmt.Errorf("dial %s: %w", addr, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/servebench/servebench/internal/edit"
 )
 
 // This file is what a file may hold, in one description: the types of this
@@ -478,30 +480,9 @@ func nearest(s string, known []string) string {
 	}
 	plain := func(w string) string { return strings.ToLower(dashes(w)) }
 	for _, k := range known {
-		if d := distance(plain(s), plain(k)); d < limit || d == limit && best == "" {
+		if d := edit.Distance(plain(s), plain(k)); d < limit || d == limit && best == "" {
 			best, limit = k, d
 		}
 	}
 	return best
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

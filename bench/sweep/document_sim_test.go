@@ -3,14 +3,11 @@ package sweep
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,41 +17,11 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/internal/memnet"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
 )
-
-// pipes is a network of net.Pipe connections, in virtual time.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	gone  chan struct{}
-}
-
-func (n *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.conns:
-		return c, nil
-	case <-n.gone:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *pipes) Close() error   { n.once.Do(func() { close(n.gone) }); return nil }
-func (n *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
-
-func (n *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case n.conns <- server:
-		return client, nil
-	case <-n.gone:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
 
 // recorded is a trial as its files have it.
 func recorded(t *testing.T, dir string, p *Point, res *bench.Result) Trial {
@@ -89,7 +56,7 @@ func TestDocumentOfMeasuredRuns(t *testing.T) {
 	var outcomes []Outcome
 	e.About.ID = "measured"
 	synctest.Test(t, func(t *testing.T) {
-		n := &pipes{conns: make(chan net.Conn), gone: make(chan struct{})}
+		n := memnet.New()
 		srv := &http.Server{Handler: sim.New(sim.Config{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond})}
 		ended := make(chan struct{})
 		go func() { defer close(ended); srv.Serve(n) }()
@@ -102,7 +69,7 @@ func TestDocumentOfMeasuredRuns(t *testing.T) {
 		}{{"c-1", 1, 0, 0}, {"c-2", 2, 0, 0}, {"mixed", 2, 0.5, 0}, {"cut", 1, 0, 250 * time.Millisecond}} {
 			p := Point{ID: c.id, Name: c.id, Group: "concurrency", OnFailure: OnFailure{Replacement: "c-1"}}
 			p.Config = bench.Config{
-				Backend: "openai-chat", Model: "m", Stream: true, IgnoreEOS: true, NoTokenizer: true, Target: openai.Config{BaseURL: "http://sim.test", Dial: n.dial},
+				Backend: "openai-chat", Model: "m", Stream: true, IgnoreEOS: true, NoTokenizer: true, Target: openai.Config{BaseURL: "http://sim.test", Dial: n.Dial},
 				Dataset: dataset.Spec{Name: "random", Prompts: 8, InputLen: 20, OutputLen: 6, RangeRatio: dataset.Ratio{Input: c.lens, Output: c.lens}},
 				Rate:    loadgen.Inf, Pacing: loadgen.Sleep, MaxConcurrency: c.at, Percentiles: []float64{99}, Command: []string{"servebench", "sweep"},
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/bench/sweep"
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/internal/memnet"
 	"github.com/servebench/servebench/loadgen"
 	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
@@ -36,7 +37,7 @@ type world struct {
 	dir string
 
 	mu      sync.Mutex
-	hosts   map[string]*listener
+	hosts   map[string]*memnet.Net
 	started []string // the commands of the servers that were started
 	alive   int
 	hurried bool // the last server to be stopped had no time for it
@@ -52,24 +53,6 @@ type world struct {
 // startTime is how long a server takes to start.
 const startTime = 7 * time.Second
 
-type listener struct {
-	conns chan net.Conn
-	once  sync.Once
-	gone  chan struct{}
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.gone:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *listener) Close() error   { l.once.Do(func() { close(l.gone) }); return nil }
-func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
-
 func (w *world) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(addr)
 	w.mu.Lock()
@@ -78,20 +61,12 @@ func (w *world) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if l == nil {
 		return nil, errors.New("connection refused")
 	}
-	client, end := net.Pipe()
-	select {
-	case l.conns <- end:
-		return client, nil
-	case <-l.gone:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return l.Dial(ctx, "", "")
 }
 
 // serve puts the simulator behind a name of the network.
 func (w *world) serve(host string, h http.Handler) (stop func()) {
-	l := &listener{conns: make(chan net.Conn), gone: make(chan struct{})}
+	l := memnet.New()
 	w.mu.Lock()
 	w.hosts[host] = l
 	w.mu.Unlock()
@@ -179,7 +154,7 @@ func (w *world) start(ctx context.Context, c server.Config) (sweep.Server, error
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, dir: t.TempDir(), hosts: map[string]*listener{}}
+	return &world{t: t, dir: t.TempDir(), hosts: map[string]*memnet.Net{}}
 }
 
 // config is four requests, one after the other, of 90 ms each.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/servebench/servebench/internal/edit"
 )
 
 // This file stands between the shell and urfave/cli, so that a command line written
@@ -362,7 +364,7 @@ func (r *argReader) suggestion(name string) string {
 	}
 	for _, spec := range r.specs {
 		// A flag that does something is preferred to others at the same distance.
-		d := editDistance(name, spec.Name)
+		d := edit.Distance(name, spec.Name)
 		if d < limit || d == limit && (best == "" || spec.Use == works && r.specs[r.names.exact[best]].Use != works) {
 			best, limit = spec.Name, d
 		}
@@ -825,25 +827,4 @@ func plainNumbers(text string) string {
 		}
 		return piece
 	})
-}
-
-// editDistance is the Levenshtein distance in bytes: flag names are ASCII.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substituted := diagonal
-			if a[i] != b[j] {
-				substituted++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substituted, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -256,24 +256,6 @@ func TestAToggleHasANoForm(t *testing.T) {
 	}
 }
 
-func TestEditDistanceIsLevenshtein(t *testing.T) {
-	for _, row := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"abc", "", 3},
-		{"", "abc", 3},
-		{"kitten", "sitting", 3}, // the textbook example
-		{"sunday", "saturday", 3},
-		{"seed", "seed", 0},
-	} {
-		if got := editDistance(row.a, row.b); got != row.want {
-			t.Errorf("editDistance(%q, %q) = %d, want %d", row.a, row.b, got, row.want)
-		}
-	}
-}
-
 // typed turns canonical words back into a line that a user could write: the repeated
 // words of a list become one flag, since of two equal flags only the last counts.
 func wordsTyped(canonical []string) []string {
