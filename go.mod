@@ -20,7 +20,10 @@ require (
 	golang.org/x/text v0.42.0
 )
 
-require github.com/klauspost/compress v1.20.4
+require (
+	github.com/klauspost/compress v1.20.4
+	gonum.org/v1/gonum v0.17.0
+)
 
 require (
 	github.com/dustin/go-humanize v1.0.1 // indirect
