@@ -102,36 +102,40 @@ func peakTokenRate(records []Record, last time.Duration) (perSecond float64) {
 }
 
 // spread yields a completed request's output tokens in the steps in which they
-// came: as its events told, else in equal parts on those that bore tokens.
+// came: see emitted.
 func (r *Record) spread(yield func(at time.Duration, tokens float64)) {
-	told := 0
-	for _, k := range r.Tokens {
-		told += k
-	}
-	known := len(r.Tokens) == len(r.Arrivals) && told == r.OutputTokens
-	each := float64(r.OutputTokens) / float64(max(1, r.BearingCount()))
 	var at time.Duration
 	var sum float64
-	take := func(i int, tokens float64) {
-		if a := r.Arrivals[i]; a/step != at/step {
+	r.emitted(func(a time.Duration, tokens float64) {
+		if a/step != at/step {
 			if sum > 0 {
 				yield(at, sum)
 			}
 			at, sum = a, 0
 		}
 		sum += tokens
+	})
+	if sum > 0 {
+		yield(at, sum)
+	}
+}
+
+// emitted yields a completed request's output tokens at the instants at which
+// they came: as its events told, else in equal parts on those that bore tokens.
+func (r *Record) emitted(yield func(at time.Duration, tokens float64)) {
+	told := 0
+	for _, k := range r.Tokens {
+		told += k
 	}
 	switch {
 	case len(r.Arrivals) == 0:
-		at, sum = r.Done, float64(r.OutputTokens)
-	case known:
+		yield(r.Done, float64(r.OutputTokens))
+	case len(r.Tokens) == len(r.Arrivals) && told == r.OutputTokens:
 		for i, k := range r.Tokens {
-			take(i, float64(k))
+			yield(r.Arrivals[i], float64(k))
 		}
 	default:
-		r.bearing(func(i int) { take(i, each) })
-	}
-	if sum > 0 {
-		yield(at, sum)
+		each := float64(r.OutputTokens) / float64(max(1, r.BearingCount()))
+		r.bearing(func(i int) { yield(r.Arrivals[i], each) })
 	}
 }

@@ -80,7 +80,7 @@ func (s *samples) dist(percent []float64) *Dist {
 		d.Source = "hdr3"
 		d.fill(func(p float64) float64 {
 			return float64(min(max(s.hist.ValueAtQuantile(p), s.lo), s.hi)) / msInNS
-		})
+		}, s.bucket)
 		return d
 	}
 	small := ascending(s.small)
@@ -94,8 +94,26 @@ func (s *samples) dist(percent []float64) *Dist {
 	d.fill(func(p float64) float64 {
 		v, _ := stat.Quantile(s.n, at, p/100)
 		return v
-	})
+	}, exactly(at))
 	return d
+}
+
+// bucket is what the histogram knows of the order statistic i, from 1: the ends
+// of its bucket in milliseconds, within the exact extremes.
+func (s *samples) bucket(i int) (low, high float64) {
+	top := s.hist.ValueAtQuantile(100 * float64(i) / float64(s.n))
+	// Buckets are as wide as the last place of three digits in binary: 11 bits.
+	width := int64(1) << max(0, bits.Len64(uint64(top))-11)
+	within := func(v int64) float64 { return float64(min(max(v, s.lo), s.hi)) / msInNS }
+	return within(top &^ (width - 1)), within(top)
+}
+
+// exactly makes ranks, from 1, of order statistics, from 0.
+func exactly(at func(i int) float64) func(i int) (low, high float64) {
+	return func(i int) (low, high float64) {
+		v := at(i - 1)
+		return v, v
+	}
 }
 
 // ascending returns the order statistics of v. Many values are counted by their
@@ -226,6 +244,6 @@ func (q *ratios) dist(percent []float64) *Dist {
 	d.fill(func(p float64) float64 {
 		v, _ := stat.Quantile(n, at, p/100)
 		return v
-	})
+	}, exactly(at))
 	return d
 }

@@ -34,6 +34,7 @@ type Dist struct {
 
 	percent []float64
 	value   []float64
+	sure    []certainty
 }
 
 // Percentile returns the value at p percent; ok is false where it was not asked
@@ -408,10 +409,13 @@ func (c *collector) finish(s *Summary) {
 	s.Counters.Reads = c.all[rxDelay].n
 }
 
-// fill asks at for the median and the percentiles; at takes percent.
-func (d *Dist) fill(at func(p float64) float64) {
+// fill asks at for the median and the percentiles; at takes percent. rank tells
+// between which two values the order statistic i lies, i from 1: the same one
+// twice where samples are exact.
+func (d *Dist) fill(at func(p float64) float64, rank func(i int) (low, high float64)) {
 	d.Median = at(50)
 	for _, p := range d.percent {
 		d.value = append(d.value, at(p))
+		d.sure = append(d.sure, certain(d.N, p/100, rank))
 	}
 }

@@ -112,6 +112,7 @@ func Wilson(k, n int, level float64) (lo, hi float64, ok bool) {
 type Batches struct {
 	Mean      float64 // of all values
 	Low, High float64
+	Err       float64 // standard error of the mean
 	M         int     // batches
 	Rho       float64 // lag-1 correlation of the batch means; 0 where they are equal
 }
@@ -125,26 +126,38 @@ const FewestForBatches = 60
 // Student's t with m-1 degrees of freedom does the rest (M19, A4). The batches
 // differ by a value at most, by none where n is a multiple of m; at yields.
 //
-// ok is false below [FewestForBatches] values and for a level that is not within
-// (0, 1).
+// ok is false below [FewestForBatches] values, for values that are not finite,
+// and for a level that is not within (0, 1).
 func BatchMeans(n int, at func(i int) float64, level float64) (b Batches, ok bool) {
-	if n < FewestForBatches || !inside(level) {
+	if n < FewestForBatches {
 		return b, false
 	}
-	b.M = BatchCount(n)
-	means := make([]float64, b.M)
+	means := make([]float64, BatchCount(n))
 	for j := range means {
-		from, to := j*n/b.M, (j+1)*n/b.M
+		from, to := j*n/len(means), (j+1)*n/len(means)
 		means[j], _ = Mean(to-from, func(i int) float64 { return at(from + i) })
 	}
+	mean, _ := Mean(n, at)
+	return OfBatches(means, mean, level)
+}
+
+// OfBatches is [BatchMeans] for a caller that has the means of the batches, at
+// least two, and the mean of all.
+func OfBatches(means []float64, mean, level float64) (b Batches, ok bool) {
+	if len(means) < 2 || !inside(level) {
+		return b, false
+	}
 	of := func(i int) float64 { return means[i] }
-	centre, _ := Mean(b.M, of)
-	sd, _ := StdDev(b.M, of, centre)
-	m := float64(b.M)
+	centre, _ := Mean(len(means), of)
+	sd, _ := StdDev(len(means), of, centre)
+	df := float64(len(means) - 1)
 	// StdDev is the population's; over sqrt(m-1) it is the standard error.
-	half := student(m-1, level) * sd / math.Sqrt(m-1)
-	b.Mean, _ = Mean(n, at)
-	b.Low, b.High = b.Mean-half, b.Mean+half
+	b.Err = sd / math.Sqrt(df)
+	half := student(df, level) * b.Err
+	b.Mean, b.M, b.Low, b.High = mean, len(means), mean-half, mean+half
+	if !finite(b.Low) || !finite(b.High) {
+		return Batches{}, false
+	}
 	b.Rho, _ = Pearson(means[:b.M-1], means[1:])
 	return b, true
 }

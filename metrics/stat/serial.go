@@ -91,7 +91,7 @@ const FewestForMSER = 10 * mserBatch
 // batches of five it minimises sum((Y_i - mean)^2)/(n-d)^2 for d up to half of
 // them. Values beyond the last whole batch are not looked at. It is linear.
 //
-// ok is false below [FewestForMSER] values, and where the minimum lies at half
+// ok is false below [FewestForMSER] values, for values that are not finite, and where the minimum lies at half
 // of them: then the series never settles.
 func MSER5(y []float64) (cut int, ok bool) {
 	n := len(y) / mserBatch
@@ -99,6 +99,9 @@ func MSER5(y []float64) (cut int, ok bool) {
 		return 0, false
 	}
 	all, _ := Mean(n*mserBatch, func(i int) float64 { return y[i] })
+	if !finite(all) {
+		return 0, false
+	}
 	batch := make([]float64, n)
 	for j := range batch {
 		for _, v := range y[j*mserBatch : (j+1)*mserBatch] {
@@ -130,8 +133,8 @@ type Fit struct {
 
 // Line fits y over x. The interval holds for independent deviations: a series
 // that depends on its neighbours is to be averaged over blocks before. ok is
-// false below three points, where x does not vary, and for a level that is not
-// within (0, 1).
+// false below three points, where x does not vary, for numbers that are not finite
+// or too large, and for a level that is not within (0, 1).
 func Line(x, y []float64, level float64) (f Fit, ok bool) {
 	n := len(x)
 	if n < 3 || len(y) != n || !inside(level) {
@@ -157,5 +160,10 @@ func Line(x, y []float64, level float64) (f Fit, ok bool) {
 	df := float64(n - 2)
 	half := student(df, level) * math.Sqrt(rest/df/xx)
 	f.Low, f.High = f.Slope-half, f.Slope+half
+	if !finite(f.Low) || !finite(f.High) {
+		return Fit{}, false
+	}
 	return f, true
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
