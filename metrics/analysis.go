@@ -93,17 +93,26 @@ func (a *Analysis) closed(records []Record, s *Summary, o Options, load Load, e2
 	a.Throughput, a.NoThroughput = throughput(t, e2el)
 }
 
-// bySending returns the completed records in the order in which they were sent.
+// bySending returns the completed records in the order in which they were sent;
+// of those sent together the first in the slice comes first.
 func bySending(records []Record) []*Record {
-	sent := make([]*Record, 0, len(records))
+	type key struct {
+		at time.Duration
+		i  int
+	}
+	keys := make([]key, 0, len(records))
 	for i := range records {
-		if records[i].Outcome == OK {
-			sent = append(sent, &records[i])
+		if r := &records[i]; r.Outcome == OK {
+			keys = append(keys, key{r.Sent, i})
 		}
 	}
-	order := func(a, b *Record) int { return cmp.Compare(a.Sent, b.Sent) }
-	if !slices.IsSortedFunc(sent, order) {
-		slices.SortStableFunc(sent, order)
+	order := func(a, b key) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.i, b.i)) }
+	if !slices.IsSortedFunc(keys, order) {
+		slices.SortFunc(keys, order)
+	}
+	sent := make([]*Record, len(keys))
+	for i, k := range keys {
+		sent[i] = &records[k.i]
 	}
 	return sent
 }

@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"io"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,3 +77,52 @@ type counter int
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
 func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+
+// BenchmarkAnalyze is everything beside the summary: intervals, plateau, trends
+// and verdict. A million records of 16 tokens are what issue 6 bounds by 3 s,
+// summary included.
+func BenchmarkAnalyze(b *testing.B) {
+	for _, m := range []struct {
+		name string
+		load metrics.Load
+		n, k int
+	}{
+		{"loop=closed/tokens=16", metrics.Load{Concurrency: 64}, 1_000_000, 16},
+		{"loop=open/tokens=16", metrics.Load{OpenLoop: true, Shape: 1}, 1_000_000, 16},
+		{"loop=closed/tokens=256", metrics.Load{Concurrency: 64}, 10_000, 256},
+	} {
+		records := stream(m.n, m.k, false)
+		o := metrics.Options{OpenLoop: m.load.OpenLoop, Goodput: map[string]float64{"ttft": 60}}
+		s := metrics.Summarize(records, o)
+		b.Run(m.name, func(b *testing.B) {
+			b.ReportAllocs()
+			cpu := cpuTime(b)
+			for b.Loop() {
+				a := metrics.Analyze(records, s, o, m.load)
+				metrics.Judge(metrics.FiguresOf(records, s, a), metrics.DefaultLimits)
+			}
+			b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N*m.n), "cpu-ns/record")
+		})
+		b.Run(m.name+"/with=summary", func(b *testing.B) {
+			b.ReportAllocs()
+			cpu := cpuTime(b)
+			for b.Loop() {
+				s := metrics.Summarize(records, o)
+				a := metrics.Analyze(records, s, o, m.load)
+				metrics.Judge(metrics.FiguresOf(records, s, a), metrics.DefaultLimits)
+			}
+			b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N*m.n), "cpu-ns/record")
+		})
+	}
+}
+
+// cpuTime is that of the process so far: on a busy machine the wall clock says
+// little.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

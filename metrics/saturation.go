@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 // the requests that are due and not done, and the time to the first token, grow
 // for as long as requests come, and every figure depends on the run's length.
 //
-// Both are averaged over blocks no shorter than an early request's latency, so
-// that blocks hardly depend on each other, and fitted by straight lines (M14c).
-// The server is over-saturated where both slopes are above 0 with 95 %
-// confidence and each makes up for a quarter of its mean over the window.
+// Both are averaged over blocks no shorter than an early request's latency and
+// fitted by straight lines (M14c), whose intervals are widened where neighbouring
+// blocks are alike. The server is over-saturated where both slopes are above 0
+// with 95 % confidence and each makes up for half of its mean over the window.
 type Saturation struct {
 	Over   bool          `json:"over_saturated"`
 	Reason string        `json:"reason"`
@@ -40,51 +41,51 @@ type Trend struct {
 const (
 	fewestBlocks     = 8
 	mostBlocks       = 30
-	fewestInWindow   = 40   // requests
-	materialGrowth   = 0.25 // of the mean, over the window
-	earlyShare       = 10   // one in so many requests is early
-	fewestEarly      = 5
-	fillShare        = 4 // the fill is at least this part of the arrivals
-	fillLatencies    = 2 // and so many early latencies
+	fewestInWindow   = 40  // requests
+	materialGrowth   = 0.5 // of the mean, over the window
+	earlyRequests    = 10  // that find the server nearly empty
+	fillShare        = 4   // the fill is at least this part of the arrivals
+	fillLatencies    = 2   // and so many early latencies
 	saturationAdvice = "the arrivals lasted %.3g s, which is too short to judge after a fill of %.3g s with early latencies of %.3g s"
 )
 
 // window is the part of an open loop's arrivals that is looked at.
 type window struct {
 	from, to time.Duration
-	early    time.Duration // median latency from due of the first requests
+	early    time.Duration // median latency from due of the first requests that completed
 }
 
 // arrivalWindow leaves out the fill: at first nothing is in flight, so that any
 // server would look as if requests piled up.
 func arrivalWindow(records []Record) (w window, why string) {
-	due := make([]*Record, 0, len(records))
+	sent, begin := 0, time.Duration(math.MaxInt64)
+	early := make([]*Record, 0, earlyRequests+1) // by due time
+	byDue := func(a, b *Record) int { return cmp.Compare(a.Due, b.Due) }
 	for i := range records {
-		if records[i].issued() {
-			due = append(due, &records[i])
+		r := &records[i]
+		if !r.issued() {
+			continue
 		}
-	}
-	if len(due) < fewestInWindow {
-		return w, fmt.Sprintf("%d requests are too few; want %d", len(due), fewestInWindow)
-	}
-	order := func(a, b *Record) int { return cmp.Compare(a.Due, b.Due) }
-	if !slices.IsSortedFunc(due, order) {
-		slices.SortStableFunc(due, order)
-	}
-	n := max(len(due)/earlyShare, fewestEarly)
-	first := make([]time.Duration, 0, n)
-	for _, r := range due {
-		if r.Outcome == OK && len(first) < n {
-			first = append(first, r.Done-r.Due)
+		sent, begin, w.to = sent+1, min(begin, r.Due), max(w.to, r.Due)
+		if r.Outcome != OK || len(early) == earlyRequests && byDue(r, early[earlyRequests-1]) >= 0 {
+			continue
 		}
+		at, _ := slices.BinarySearchFunc(early, r, byDue)
+		early = slices.Insert(early, at, r)
+		early = early[:min(len(early), earlyRequests)]
 	}
-	if len(first) < n {
-		return w, fmt.Sprintf("%d requests completed; want %d to know an early latency", len(first), n)
+	if sent < fewestInWindow {
+		return w, fmt.Sprintf("%d requests are too few; want %d", sent, fewestInWindow)
+	}
+	if len(early) < earlyRequests {
+		return w, fmt.Sprintf("%d requests completed; want %d to know an early latency", len(early), earlyRequests)
+	}
+	first := make([]time.Duration, 0, earlyRequests)
+	for _, r := range early {
+		first = append(first, r.Done-r.Due)
 	}
 	slices.Sort(first)
 	w.early = max(first[len(first)/2], 1)
-	begin := due[0].Due
-	w.to = due[len(due)-1].Due
 	span := w.to - begin
 	fill := max(span/fillShare, fillLatencies*w.early)
 	if w.from = begin + fill; fill > span/2 {
@@ -193,6 +194,7 @@ func trend(x, y []float64) (t Trend, ok bool) {
 		return t, false
 	}
 	f, ok := stat.Line(x, y, stat.Level)
+	f = f.Widened()
 	t.Mean, _ = stat.Mean(len(y), func(i int) float64 { return y[i] })
 	t.Slope, t.Interval = f.Slope, Interval{f.Low, f.High}
 	return t, ok

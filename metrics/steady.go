@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -45,60 +44,68 @@ type Steady struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// edge is where a request begins or ends to be in flight.
-type edge struct {
-	at time.Duration
-	by int // 1 or -1
-}
-
 // plateau finds the window; why is "" where there is one.
 func plateau(records []Record, target int) (w *Steady, why string) {
 	if target <= 0 {
 		return nil, "the target concurrency is not known"
 	}
-	edges := make([]edge, 0, 2*len(records))
+	began, ended := make([]time.Duration, 0, len(records)), make([]time.Duration, 0, len(records))
 	for i := range records {
 		if r := &records[i]; r.issued() {
-			edges = append(edges, edge{r.Sent, 1}, edge{r.Done, -1})
+			began, ended = append(began, r.Sent), append(ended, r.Done)
 		}
 	}
-	// Where one request ends as another begins, the end comes first.
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	slices.Sort(began)
+	slices.Sort(ended)
 	w = &Steady{Target: target, Threshold: max(1, int(math.Ceil(plateauShare*float64(target))))}
 	open, most, found := 0, 0, false
-	for _, e := range edges {
+	edges(began, ended, func(at time.Duration, by int) {
 		was := open
-		open += e.by
+		open += by
 		most = max(most, open)
 		if !found && open >= w.Threshold {
-			w.From, found = e.at, true
+			w.From, found = at, true
 		}
 		if was >= w.Threshold && open < w.Threshold {
-			w.To = e.at
+			w.To = at
 		}
-	}
+	})
 	if !found {
 		return nil, fmt.Sprintf("at most %d requests were in flight; want %d of %d", most, w.Threshold, target)
 	}
 	if w.To <= w.From {
 		return nil, "the concurrency was reached for no time"
 	}
-	w.InFlight = meanOpen(edges, w.From, w.To)
+	w.InFlight = meanOpen(began, ended, w.From, w.To)
 	return w, ""
 }
 
+// edges merges two sorted series: yield is called with 1 where a request begins
+// and with -1 where one ends. Where one ends as another begins, the end is first.
+func edges(began, ended []time.Duration, yield func(at time.Duration, by int)) {
+	for len(began) > 0 || len(ended) > 0 {
+		if len(began) == 0 || len(ended) > 0 && ended[0] <= began[0] {
+			yield(ended[0], -1)
+			ended = ended[1:]
+		} else {
+			yield(began[0], 1)
+			began = began[1:]
+		}
+	}
+}
+
 // meanOpen is the mean number of open requests over [from, to).
-func meanOpen(edges []edge, from, to time.Duration) float64 {
+func meanOpen(began, ended []time.Duration, from, to time.Duration) float64 {
 	var area float64
 	open, last := 0, from
-	for _, e := range edges {
-		if at := min(max(e.at, from), to); at > last {
-			area += float64(open) * (at - last).Seconds()
+	edges(began, ended, func(at time.Duration, by int) {
+		if at = min(max(at, from), to); at > last {
+			area += float64(open) * float64(at-last)
 			last = at
 		}
-		open += e.by
-	}
-	return area / (to - from).Seconds()
+		open += by
+	})
+	return area / float64(to-from)
 }
 
 // mostSlices bounds the slices of a window, which are about a second long.

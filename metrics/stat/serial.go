@@ -129,10 +129,11 @@ func MSER5(y []float64) (cut int, ok bool) {
 type Fit struct {
 	Slope     float64 // of y per unit of x
 	Low, High float64 // of the slope, by Student's t with n-2 degrees of freedom
+	Rho       float64 // correlation of neighbouring deviations; 0 where there is none
 }
 
-// Line fits y over x. The interval holds for independent deviations: a series
-// that depends on its neighbours is to be averaged over blocks before. ok is
+// Line fits y over x, in the order of x. The interval holds for deviations that
+// are independent, see [Fit.Widened]. ok is
 // false below three points, where x does not vary, for numbers that are not finite
 // or too large, and for a level that is not within (0, 1).
 func Line(x, y []float64, level float64) (f Fit, ok bool) {
@@ -153,9 +154,10 @@ func Line(x, y []float64, level float64) (f Fit, ok bool) {
 	}
 	f.Slope = xy / xx
 	var rest float64
+	off := make([]float64, n)
 	for i := range x {
-		e := y[i] - my - float64(f.Slope*(x[i]-mx))
-		rest += float64(e * e)
+		off[i] = y[i] - my - float64(f.Slope*(x[i]-mx))
+		rest += float64(off[i] * off[i])
 	}
 	df := float64(n - 2)
 	half := student(df, level) * math.Sqrt(rest/df/xx)
@@ -163,7 +165,19 @@ func Line(x, y []float64, level float64) (f Fit, ok bool) {
 	if !finite(f.Low) || !finite(f.High) {
 		return Fit{}, false
 	}
+	f.Rho, _ = Pearson(off[:n-1], off[1:])
 	return f, true
+}
+
+// Widened returns the fit with the interval that its deviations allow where
+// neighbours are alike: as if only n(1-Rho)/(1+Rho) of them counted (M18). Rho
+// is taken as 0.9 at most; negative, it changes nothing.
+func (f Fit) Widened() Fit {
+	if rho := min(f.Rho, 0.9); rho > 0 {
+		by := math.Sqrt((1 + rho) / (1 - rho))
+		f.Low, f.High = f.Slope-(f.Slope-f.Low)*by, f.Slope+(f.High-f.Slope)*by
+	}
+	return f
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
