@@ -167,11 +167,7 @@ func (a *Analysis) independence(sent []*Record, s *Summary) {
 			}
 		}
 		in.N = len(values)
-		in.correlate(len(values)-1, func(yield func(x, y float64)) {
-			for i := 1; i < len(values); i++ {
-				yield(values[i-1], values[i])
-			}
-		})
+		in.correlate(successive(values))
 		if in.NoMean = why; why == "" {
 			in.mean(values)
 		}
@@ -219,22 +215,57 @@ func tooShort(sent []*Record) string {
 	return ""
 }
 
-// correlate fills Rho and EffectiveN from the n pairs of neighbours of each.
-func (in *Independence) correlate(n int, each func(yield func(x, y float64))) {
-	stride := max(1, (n+mostPairs-1)/mostPairs)
-	x := make([]float64, 0, max(0, n)/stride+1)
-	y := make([]float64, 0, cap(x))
-	i := 0
-	each(func(a, b float64) {
-		if i%stride == 0 {
-			x, y = append(x, a), append(y, b)
-		}
-		i++
-	})
+// correlate fills Rho and EffectiveN from pairs of neighbours.
+func (in *Independence) correlate(x, y []float64) {
 	if rho, ok := stat.Spearman(x, y); ok {
 		worth := stat.EffectiveN(in.N, rho)
 		in.Rho, in.EffectiveN = &rho, &worth
 	}
+}
+
+// strideOf is the distance between the pairs of n that a correlation looks at.
+func strideOf(n int) int { return max(1, (n+mostPairs-1)/mostPairs) }
+
+// successive returns values and their successors, thinned to [mostPairs].
+func successive(values []float64) (x, y []float64) {
+	stride := strideOf(len(values) - 1)
+	x = make([]float64, 0, len(values)/stride+1)
+	y = make([]float64, 0, cap(x))
+	for i := 0; i+1 < len(values); i += stride {
+		x, y = append(x, values[i]), append(y, values[i+1])
+	}
+	return x, y
+}
+
+// neighbours returns gaps and their successors in the same stream, thinned to
+// [mostPairs].
+func neighbours(sent []*Record) (x, y []float64) {
+	pairs := 0
+	for _, r := range sent {
+		pairs += max(0, r.BearingCount()-2)
+	}
+	stride := strideOf(pairs)
+	x = make([]float64, 0, pairs/stride+1)
+	y = make([]float64, 0, cap(x))
+	next := 0 // how many pairs to pass over
+	var times []time.Duration
+	for _, r := range sent {
+		at := r.Arrivals
+		if n := r.BearingCount(); n-2 <= next {
+			next -= max(0, n-2)
+			continue
+		} else if n < len(at) {
+			times = times[:0]
+			r.bearing(func(i int) { times = append(times, at[i]) })
+			at = times
+		}
+		for ; next+2 < len(at); next += stride {
+			x = append(x, float64(at[next+1]-at[next]))
+			y = append(y, float64(at[next+2]-at[next+1]))
+		}
+		next -= len(at) - 2
+	}
+	return x, y
 }
 
 // gaps is the Independence of the gaps between token-bearing events, which are
@@ -244,15 +275,7 @@ func gaps(sent []*Record, d *Dist, why string) (in Independence) {
 		return Independence{NoMean: cmp.Or(why, "there is no gap")}
 	}
 	in.N = d.N
-	pairs := 0
-	for _, r := range sent {
-		pairs += max(0, r.BearingCount()-2)
-	}
-	in.correlate(pairs, func(yield func(x, y float64)) {
-		for _, r := range sent {
-			neighbours(r, yield)
-		}
-	})
+	in.correlate(neighbours(sent))
 	if in.NoMean = why; why != "" {
 		return in
 	}
@@ -279,19 +302,6 @@ func gaps(sent []*Record, d *Dist, why string) (in Independence) {
 		}
 	}
 	return in
-}
-
-// neighbours yields each gap of a stream with the one before it.
-func neighbours(r *Record, yield func(x, y float64)) {
-	var at [2]time.Duration
-	n := 0
-	r.bearing(func(i int) {
-		if n >= 2 {
-			yield(float64(at[1]-at[0]), float64(r.Arrivals[i]-at[1]))
-		}
-		at[0], at[1] = at[1], r.Arrivals[i]
-		n++
-	})
 }
 
 // Goodput is the share of requests within all bounds (M21), and their rate.

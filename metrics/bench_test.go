@@ -1,8 +1,10 @@
 package metrics_test
 
 import (
+	"cmp"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -87,11 +89,12 @@ func BenchmarkAnalyze(b *testing.B) {
 		load metrics.Load
 		n, k int
 	}{
-		{"loop=closed/tokens=16", metrics.Load{Concurrency: 64}, 1_000_000, 16},
-		{"loop=open/tokens=16", metrics.Load{OpenLoop: true, Shape: 1}, 1_000_000, 16},
-		{"loop=closed/tokens=256", metrics.Load{Concurrency: 64}, 10_000, 256},
+		{"closed-16", metrics.Load{Concurrency: 64}, 1_000_000, 16},
+		{"open-16", metrics.Load{OpenLoop: true, Shape: 1}, 1_000_000, 16},
+		{"closed-256", metrics.Load{Concurrency: 64}, 10_000, 256},
 	} {
 		records := stream(m.n, m.k, false)
+		slices.SortFunc(records, func(a, b metrics.Record) int { return cmp.Compare(a.Sent, b.Sent) }) // as a run has them
 		o := metrics.Options{OpenLoop: m.load.OpenLoop, Goodput: map[string]float64{"ttft": 60}}
 		s := metrics.Summarize(records, o)
 		b.Run(m.name, func(b *testing.B) {
@@ -103,7 +106,7 @@ func BenchmarkAnalyze(b *testing.B) {
 			}
 			b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N*m.n), "cpu-ns/record")
 		})
-		b.Run(m.name+"/with=summary", func(b *testing.B) {
+		b.Run(m.name+"-with-summary", func(b *testing.B) {
 			b.ReportAllocs()
 			cpu := cpuTime(b)
 			for b.Loop() {

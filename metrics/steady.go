@@ -201,7 +201,7 @@ func (w *Steady) fill(records []Record, t *tallied, s *Summary, o Options) {
 	length := (w.To - w.From).Seconds()
 	w.OutputTokens, w.Started, w.Ended = t.total.tokens, t.total.started, t.total.ended
 	w.TokenRate, w.RequestRate = t.total.tokens/length, float64(t.total.ended)/length
-	w.latencies(records, t, o)
+	w.latencies(records, t, s, o)
 	if n := len(t.tokens); n < stat.FewestForMSER {
 		w.NoSettled = fmt.Sprintf("a window of %.3g s is too short for MSER-5; want %d s", length, stat.FewestForMSER)
 	} else if cut, ok := stat.MSER5(t.tokens); ok {
@@ -217,8 +217,10 @@ func (w *Steady) fill(records []Record, t *tallied, s *Summary, o Options) {
 }
 
 // latencies fills the distributions.
-func (w *Steady) latencies(records []Record, t *tallied, o Options) {
+func (w *Steady) latencies(records []Record, t *tallied, s *Summary, o Options) {
 	c := newCollector(nil, o) // its percentiles and limits
+	gaps := &c.all[itl]
+	gaps.small = make([]uint32, 0, min(s.Counters.Events, gaps.limit))
 	for i := range records {
 		r := &records[i]
 		if r.Outcome != OK || r.Sent >= w.To || r.Done < w.From {
@@ -234,12 +236,11 @@ func (w *Steady) latencies(records []Record, t *tallied, o Options) {
 				c.tpotTok.add(int64(token.last-token.first), int64(r.OutputTokens-1))
 			}
 		}
-		var last time.Duration
-		n := 0
+		last := time.Duration(-1)
 		r.bearing(func(i int) {
 			at := r.Arrivals[i]
-			if n++; n > 1 && t.within(at) {
-				c.put(itl, int64(at-last), 1)
+			if last >= 0 && t.within(at) {
+				gaps.add(int64(at-last), 1)
 			}
 			last = at
 		})
