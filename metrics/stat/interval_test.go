@@ -510,3 +510,44 @@ func TestTooFewOrNonsense(t *testing.T) {
 		t.Errorf("equal values correlate by %v", rho)
 	}
 }
+
+func BenchmarkQuantileRanks(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			for b.Loop() {
+				stat.QuantileRanks(n, 0.9, stat.Level)
+				stat.TailRank(n, 0.9, stat.TailConfidence)
+			}
+		})
+	}
+}
+
+// A line through values that resemble their neighbours: the plain interval of
+// its slope promises too much, the widened one nearly holds.
+func TestCoverageOfSlopes(t *testing.T) {
+	const trials, n = 2000, 60
+	rng := rand.New(rand.NewPCG(20, 14))
+	x, y := make([]float64, n), make([]float64, n)
+	for i := range x {
+		x[i] = float64(i)
+	}
+	plain := 0
+	hits := covers(trials, func() bool {
+		autoregressive(y, 0.6, rng)
+		f, ok := stat.Line(x, y, stat.Level)
+		if f.Low <= 0 && 0 <= f.High {
+			plain++
+		}
+		w := f.Widened()
+		return ok && w.Low <= 0 && 0 <= w.High
+	})
+	if hits < trials*88/100 || plain > trials*75/100 {
+		t.Errorf("widened %d, plain %d of %d", hits, plain, trials)
+	}
+	if f := (stat.Fit{Slope: 1, Low: 0.5, High: 1.5, Rho: -0.5}); f.Widened() != f {
+		t.Errorf("a negative correlation changes %v to %v", f, f.Widened())
+	}
+	if f := (stat.Fit{Slope: 1, Low: 0.5, High: 1.5, Rho: 1}).Widened(); math.IsInf(f.High, 1) || f.High <= 1.5 {
+		t.Errorf("a correlation of 1 widens to %v", f)
+	}
+}
