@@ -4,7 +4,8 @@
 set -eu
 if dir=$(sh tokenize/build-lib.sh); then
 	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf ./...
-	CGO_ENABLED=0 go test ./tokenize/... ./cmd/... ./bench/
+	# The examples are real processes of a build of their own: once is enough.
+	CGO_ENABLED=0 go test -skip '^TestExamples$' ./tokenize/... ./cmd/... ./bench/
 elif [ $? -eq 3 ]; then
 	echo "test: no cargo, so the local tokenizer is not built and not tested" >&2
 	go test -race ./...

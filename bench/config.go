@@ -121,6 +121,9 @@ type Config struct {
 
 	// Command is the command line to write, redacted, into the manifest.
 	Command []string `json:"-"`
+	// InProcess tells that the target runs in this process, whose CPU time is then
+	// not the client's alone.
+	InProcess bool `json:"-"`
 	// Stop, when closed, ends the run early: no new requests, Grace for those in
 	// flight. Canceling the context ends it at once. Both keep what there is.
 	Stop <-chan struct{} `json:"-"`

@@ -742,6 +742,7 @@ func (d *document) extensions() map[string]any {
 		ext["runpile.speculative_accept_length"] = sp.Length()
 	}
 	r.setWatched(ext)
+	r.setSure(ext)
 	for _, m := range r.OwnMetrics() {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}

@@ -31,6 +31,9 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 		r.Warnings = append(r.Warnings, "INVALID: an internal error of servebench ended the run.")
 	}
 	r.Warnings = append(r.Warnings, r.doubts()...)
+	if r.Summary.Completed > 0 {
+		r.judge()
+	}
 	switch {
 	case r.Summary.Completed == 0 && s.internal != nil:
 		return r.fail(&TargetError{"timed_run", "internal_error", errors.New("an internal error of servebench ended the run")}), s.internal

@@ -329,6 +329,11 @@ func (r *Result) setOwn(o *object) {
 	}
 	var own object
 	own.set("version", Version)
+	if r.Judgement != nil {
+		own.set("verdict", r.Judgement.Verdict)
+		own.set("verdict_reasons", r.Reasons())
+		own.set("attribution", r.Judgement.Sentence)
+	}
 	for _, m := range r.OwnMetrics() {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
 	}

@@ -71,6 +71,11 @@ type Result struct {
 	Diffusion   *metrics.Diffusion
 	// Probes are what was sent beside the load; nil where nothing was.
 	Probes *metrics.Probes
+	// Analysis says how sure the figures are, Judgement whether they are the
+	// server's; nil where no request completed.
+	Analysis  *metrics.Analysis
+	Judgement *metrics.Judgement
+	vitals    *vitals
 }
 
 // Simulated tells that the target said it is a simulator.
@@ -412,10 +417,12 @@ func (s *session) run(ctx context.Context) {
 	s.cfg.Progress.enter("run", len(p.Requests))
 	gpus := s.watchGPUs(ctx)
 	probes.start(ctx)
+	health := watchHealth()
 	records, clock, err := loadgen.Run(ctx, s.fleet, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
 	})
+	s.res.vitals = health.end()
 	gpus.end()
 	s.endProbes(probes)
 	s.res.Records, s.res.Start = records, clock.Zero()

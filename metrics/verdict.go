@@ -83,7 +83,7 @@ type Limits struct {
 	GC            float64 `json:"gc_cpu"`
 	SchedWaitMS   float64 `json:"sched_wait_p99_ms"`
 	PauseMS       float64 `json:"pause_p99_ms"`
-	CanaryMS      float64 `json:"canary_gap_ms"`
+	CanaryMS      float64 `json:"wake_delay_ms"`
 	ClocksWarn    float64 `json:"clocks_warn"`
 	ClocksInvalid float64 `json:"clocks_invalid"`
 	Resource      float64 `json:"descriptors_or_ports"`

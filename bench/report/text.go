@@ -35,8 +35,10 @@ type Table struct {
 	Diffusion   *metrics.Diffusion
 	Speculation *metrics.Speculation // not shown beside Diffusion
 	Own         []Row                // below vLLM's table
-	Warnings    []string
-	Files       []string
+	// Verdict is the judgement of the run; nil is not shown.
+	Verdict  *metrics.Judgement
+	Warnings []string
+	Files    []string
 }
 
 // Section is one of vLLM's metric blocks.
@@ -227,6 +229,13 @@ func own(w io.Writer, t *Table) {
 				return fmt.Sprintf("%.3f", v)
 			}
 			line(w, fmt.Sprintf("%-28s %8d %10.3f %10s %10s %10s", r.Label, r.Dist.N, r.Dist.Mean, at(50), at(90), at(99)))
+		}
+	}
+	if t.Verdict != nil {
+		line(w, "")
+		line(w, fmt.Sprintf("Verdict: %s. %s", t.Verdict.Verdict, t.Verdict.Sentence))
+		for _, r := range t.Verdict.Reasons {
+			line(w, "  - "+r.Text)
 		}
 	}
 	if t.Simulated {

@@ -357,6 +357,7 @@ var flagTable = []flagSpec{
 	{Name: "manifest", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the manifest here"},
 	{Name: "records", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the request records here"},
 	{Name: "subject", Group: inOwnRun, Kind: kindFile, Own: true, Help: "YAML file that declares the model for the manifest"},
+	{Name: "strict", Group: inOwnRun, Arity: arityNone, Own: true, Help: "exit 4 unless the run's verdict is VALID"},
 	{Name: "fail-on-leak", Group: inOwnRun, Arity: arityNone, Own: true, Help: "exit 4 where a written file holds a key, home folder, name or LAN address"},
 
 	{Name: "run-file", Group: inOwnRun, Kind: kindFile, Own: true, Help: "-f FILE: YAML file with flags and all else of a run, or a manifest; other flags go before it"},

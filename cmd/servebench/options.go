@@ -35,7 +35,7 @@ type options struct {
 	dir, filename               string
 	manifest, records           string
 	selected                    []string
-	quiet, dryRun, failOnLeak   bool
+	quiet, dryRun, strict, failOnLeak   bool
 	plotTimeline, plotStats     bool
 	thresholds                  [2]float64     // between times per token in the timeline, ms
 	remarks                     []string       // on flags that were given and change nothing
@@ -58,7 +58,7 @@ func readOptions(c *cli.Context) (*options, error) {
 		saving: r.on("save-result"), detailed: r.on("save-detailed"), appending: r.on("append-result"),
 		dir: r.text("result-dir"), filename: r.text("result-filename"),
 		manifest: r.text("manifest"), records: r.text("records"),
-		quiet: r.on("disable-tqdm"), dryRun: r.on("dry-run"), failOnLeak: r.on("fail-on-leak"),
+		quiet: r.on("disable-tqdm"), dryRun: r.on("dry-run"), failOnLeak: r.on("fail-on-leak"), strict: r.on("strict"),
 		plotTimeline: r.on("plot-timeline"), plotStats: r.on("plot-dataset-stats"),
 	}
 	cfg := &o.config
@@ -426,7 +426,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
 	t := &report.Table{
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
-		Summary: res.Summary, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
+		Summary: res.Summary, Verdict: res.Judgement, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens

@@ -21,6 +21,7 @@ import (
 	"github.com/servebench/servebench/bench/runfile"
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/loadgen/openai"
+	"github.com/servebench/servebench/metrics"
 )
 
 // serve is `servebench serve`: args are the words after it.
@@ -118,7 +119,7 @@ func (o *options) run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		o.config.Target.BaseURL, o.config.Replicas = e.urls[0], e.urls[1:]
+		o.config.Target.BaseURL, o.config.Replicas, o.config.InProcess = e.urls[0], e.urls[1:], true
 		defer func() {
 			if err := e.Stop(ctx); err != nil {
 				t.notef("the simulator ended with: %v", err)
@@ -241,12 +242,19 @@ func (o *options) measure(ctx context.Context, t *terminal) error {
 			return &exitError{code: exitInvalid, err: fmt.Errorf("the deadline of %v: %w", o.deadline, err)}
 		}
 		return &exitError{code: signals.code(), err: err}
+	case err == nil && o.strict && res.Judgement != nil && res.Judgement.Verdict != metrics.Valid:
+		return notValid(res)
 	case errors.As(err, &target):
 		return &exitError{code: exitTarget, err: err, hint: o.hint(target, res.Served())}
 	case err != nil:
 		return err
 	}
 	return nil
+}
+
+// notValid is what --strict makes of a run that is not VALID.
+func notValid(res *bench.Result) error {
+	return &exitError{code: exitInvalid, err: fmt.Errorf("--strict: the verdict is %s: %s", res.Judgement.Verdict, strings.Join(res.Reasons(), "; "))}
 }
 
 // hint says what would help against a server's failure.

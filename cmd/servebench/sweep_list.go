@@ -171,6 +171,7 @@ func (s *study) embed(t *terminal, note func(string)) func(context.Context, serv
 		if err != nil { // it has no such field; a name of its own keeps the points apart
 			text = fmt.Append(nil, i)
 		}
+		p.Config.InProcess = true
 		p.Server, p.Digest = &server.Config{Command: []string{embeddedName, string(text)}}, ""
 		if simulated[string(text)] == nil {
 			simulated[string(text)] = o
