@@ -31,16 +31,16 @@ type options struct {
 	sim    *sim.Config // nil: a server of the user's
 	like   *likeness   // of --sim-like; nil without
 
-	saving, detailed, appending bool
-	dir, filename               string
-	manifest, records           string
-	selected                    []string
-	quiet, dryRun, strict, failOnLeak   bool
-	plotTimeline, plotStats     bool
-	thresholds                  [2]float64     // between times per token in the timeline, ms
-	remarks                     []string       // on flags that were given and change nothing
-	args                        map[string]any // vLLM's flags as its parser would have them
-	started                     time.Time
+	saving, detailed, appending       bool
+	dir, filename                     string
+	manifest, records                 string
+	selected                          []string
+	quiet, dryRun, strict, failOnLeak bool
+	plotTimeline, plotStats           bool
+	thresholds                        [2]float64     // between times per token in the timeline, ms
+	remarks                           []string       // on flags that were given and change nothing
+	args                              map[string]any // vLLM's flags as its parser would have them
+	started                           time.Time
 
 	// What a run file says beyond the flags.
 	server      *server.Config    // to start; nil measures config.Target
