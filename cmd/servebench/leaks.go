@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/manifest"
 )
 
@@ -27,7 +28,7 @@ func errLeak(n int) error {
 
 // leaksIn says where a file holds what must not be published, never what.
 func (t *terminal) leaksIn(name string, data []byte, r *manifest.Redactor) bool {
-	found := r.Leaks(data, shownLeaks+1)
+	found := r.Leaks(report.WithoutLibrary(data), shownLeaks+1)
 	for i, l := range found {
 		if i == shownLeaks {
 			t.notef("%s: leak: and more", name)
