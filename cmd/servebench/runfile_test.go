@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -393,11 +394,12 @@ func TestManagedServersKeyStaysHere(t *testing.T) {
 // their client goes.
 func hanging(t *testing.T, n int, held func()) string {
 	quick := sim.New(sim.Config{})
+	var asked atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/completions" {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(strings.NewReader(string(body)))
-			if n--; n < 0 {
+			if asked.Add(1) > int64(n) {
 				held()
 				<-r.Context().Done()
 				return
@@ -433,11 +435,12 @@ func TestServerThatDies(t *testing.T) {
 // the run all the same, though that is known only later.
 func TestServerThatDiesLast(t *testing.T) {
 	f := &fakeServer{dead: make(chan struct{}), died: &server.StartError{Stage: "runtime", Category: "killed", Message: "signal 9"}}
-	quick, answers := sim.New(sim.Config{}), 0
+	quick := sim.New(sim.Config{})
+	var answers atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/completions" {
-			if answers++; answers > 2 {
-				if answers == 4 {
+			if n := answers.Add(1); n > 2 {
+				if n == 4 {
 					time.AfterFunc(100*time.Millisecond, func() { close(f.dead) })
 				}
 				panic(http.ErrAbortHandler)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -306,12 +307,13 @@ const sweepPrompts = 500
 // blocking is a server of which one request for tokens hangs until told.
 func blocking(t *testing.T) (base string, started, release chan struct{}) {
 	started, release = make(chan struct{}), make(chan struct{})
-	quick, n := sim.New(sim.Config{}), 0
+	quick := sim.New(sim.Config{})
+	var n atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/completions" {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			if n++; n == sweepPrompts+3 { // the third of the second point
+			if n.Add(1) == sweepPrompts+3 { // the third of the second point
 				close(started)
 				select {
 				case <-release:
