@@ -9,16 +9,13 @@ import (
 
 // judge says how sure the run's numbers are, and whether they are the server's.
 func (r *Result) judge() {
-	v := r.vitals
 	r.Analysis = metrics.Analyze(r.Records, r.Summary, r.options(), r.load())
 	f := metrics.FiguresOf(r.Records, r.Summary, r.Analysis)
 	f.KernelStamps = r.stamped()
-	if v != nil {
-		f.GC, f.SchedWait, f.Pause, f.Canary, f.Throttled = v.GC, v.SchedWait, v.Pause, v.Canary, v.Throttled
-		if !r.Config.InProcess { // else it is the simulator's too
-			f.CPU = v.CPU
-		} else {
-			f.GC, f.SchedWait, f.Pause = nil, nil, nil
+	if v := r.vitals; v != nil {
+		f.Canary, f.Throttled = v.Canary, v.Throttled
+		if !r.Config.InProcess { // else these are the simulator's too
+			f.CPU, f.GC, f.SchedWait, f.Pause = v.CPU, v.GC, v.SchedWait, v.Pause
 		}
 	}
 	if r.Duration > 0 {
