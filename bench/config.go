@@ -102,6 +102,23 @@ type Config struct {
 	// ResetPrefixCache asks each server to forget its prefix cache before the
 	// warm-up.
 	ResetPrefixCache bool `json:"reset_prefix_cache,omitempty"`
+	// Salt makes the prompts' prefixes unlike those of runs with another salt, so
+	// that no prefix cache holds them; "" changes nothing.
+	Salt string `json:"salt,omitempty"`
+
+	// TokenAccounting says what is asked of the server so that it tells how many
+	// tokens an event carries: chunks (nothing, the default), ids, usage or auto.
+	TokenAccounting string `json:"token_accounting,omitempty"`
+	// ServerTiming takes in what the server tells of its own timing of each
+	// request, to set it beside the client's.
+	ServerTiming bool `json:"server_timing,omitempty"`
+	// RawSamples is how many samples of a metric are held exactly, as
+	// [metrics.Options].RawGaps; 0 is its default.
+	RawSamples int `json:"raw_samples,omitempty"`
+
+	// Selftest is the figure that `servebench selftest` found for this machine and
+	// this build, for the manifest; nil where there is none.
+	Selftest json.RawMessage `json:"-"`
 
 	// ServerPIDs are the processes that serve, where they are known: what descends
 	// from them is theirs too.

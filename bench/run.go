@@ -95,7 +95,7 @@ func (r *Result) Served() (names []string) {
 // options are those of the run's statistics.
 func (r *Result) options() metrics.Options {
 	c := &r.Config
-	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: r.openLoop()}
+	return metrics.Options{Percentiles: c.Percentiles, Goodput: c.Goodput, OpenLoop: r.openLoop(), RawGaps: c.RawSamples}
 }
 
 // session is one run under way.

@@ -328,6 +328,10 @@ var flagTable = []flagSpec{
 		More: "May be repeated. --base-url is the first of them; without it (and --host, --port) the first of these is."},
 	{Name: "reset-prefix-cache", Group: inOwnConnection, Arity: arityNone, Own: true, Help: "empty the server's prefix cache before the warm-up",
 		More: "vLLM allows it when started with VLLM_SERVER_DEV_MODE=1."},
+	{Name: "salt", Group: inOwnConnection, Own: true, Help: "TEXT that keeps prompts out of prefix caches filled with another salt; auto draws one"},
+	{Name: "token-accounting", Group: inOwnConnection, Own: true, Default: "chunks", OwnChoices: []string{"chunks", "ids", "usage", "auto"},
+		Help: "what to ask the server for, to know the tokens of each event"},
+	{Name: "server-timing", Group: inOwnConnection, Arity: arityNone, Own: true, Help: "record the server's own timing of each request and report the difference"},
 	{Name: "timeout-connect", Group: inOwnConnection, Own: true, Unset: "10s", Help: "give up connecting after so long; 0 never"},
 	{Name: "timeout-headers", Group: inOwnConnection, Own: true, Unset: "never", Help: "end a request without response headers after so long"},
 	{Name: "timeout-stall", Group: inOwnConnection, Own: true, Unset: "600s", Help: "end a stream without an event for so long; 0 never"},
@@ -357,6 +361,7 @@ var flagTable = []flagSpec{
 	{Name: "manifest", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the manifest here"},
 	{Name: "records", Group: inOwnRun, Kind: kindFile, Own: true, Help: "write the request records here"},
 	{Name: "subject", Group: inOwnRun, Kind: kindFile, Own: true, Help: "YAML file that declares the model for the manifest"},
+	{Name: "raw-samples", Group: inOwnRun, Kind: kindInt, Own: true, Unset: "64 Mi", Help: "samples of a metric held exactly; beyond it a histogram answers"},
 	{Name: "strict", Group: inOwnRun, Arity: arityNone, Own: true, Help: "exit 4 unless the run's verdict is VALID"},
 	{Name: "fail-on-leak", Group: inOwnRun, Arity: arityNone, Own: true, Help: "exit 4 where a written file holds a key, home folder, name or LAN address"},
 

@@ -90,6 +90,8 @@ func readOptions(c *cli.Context) (*options, error) {
 	cfg.Target = r.target(cfg.API())
 	cfg.Replicas = r.replicas()
 	cfg.ResetPrefixCache, cfg.Telemetry = r.on("reset-prefix-cache"), r.telemetry()
+	cfg.Salt, cfg.TokenAccounting, cfg.ServerTiming = r.text("salt"), r.text("token-accounting"), r.on("server-timing")
+	cfg.RawSamples = r.rawSamples()
 	cfg.Dataset = r.dataset()
 	o.readLoad(r)
 	o.readOutput(r)
@@ -97,6 +99,14 @@ func readOptions(c *cli.Context) (*options, error) {
 	o.check(r)
 	o.remark(r)
 	return o, errors.Join(r.errs...)
+}
+
+// rawSamples reads how many samples are held exactly; 0 is the default.
+func (r *reader) rawSamples() int {
+	if !r.given("raw-samples") {
+		return 0
+	}
+	return r.bounded("raw-samples", 1, 1<<40)
 }
 
 // readLoad reads when requests are sent.
