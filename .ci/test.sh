@@ -2,11 +2,12 @@
 # Every test with the race detector; with the local tokenizer where its library
 # can be built, and the pure-Go build besides.
 set -eu
+# What takes the detector longest and is one thing after another (whole examples in
+# processes of their own, searches of many files) is run once, without it.
+slow='TestExamples|TestExperimentsTellNothing|TestManifestHostileInput|TestFittedEngineRepeatsTheExperiment|TestValidateRejectsMutations|TestRedactorFragments|TestRedactDocumentCanary'
 if dir=$(sh tokenize/build-lib.sh); then
-	# What takes the detector longest and is one thing after another (whole examples in
-	# processes of their own, the search of many files) is run once, without it, below.
-	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf -skip '^(TestExamples|TestExperimentsTellNothing|TestManifestHostileInput|TestFittedEngineRepeatsTheExperiment)$' ./...
-	CGO_ENABLED=0 go test ./tokenize/... ./cmd/... ./bench/
+	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf -skip "^($slow)\$" ./...
+	CGO_ENABLED=0 go test ./tokenize/... ./cmd/... ./bench/ ./manifest/
 elif [ $? -eq 3 ]; then
 	echo "test: no cargo, so the local tokenizer is not built and not tested" >&2
 	go test -race ./...
