@@ -24,6 +24,11 @@ func sure(w io.Writer, t *Table) {
 		return
 	}
 	line(w, "")
+	whole(w, t)
+}
+
+// whole writes what the run as a whole says.
+func whole(w io.Writer, t *Table) {
 	plateau(w, t)
 	rates(w, t.Analysis)
 	goodput(w, t.Analysis.Goodput)
@@ -50,7 +55,7 @@ func (t *Table) latencies() (rows []Row) {
 
 // steadyRows are vLLM's metrics that are shown, inside the plateau.
 func (t *Table) steadyRows() (rows []Row) {
-	if t.Analysis == nil || t.Analysis.Steady == nil || len(t.Analysis.Steady.Warnings) > 0 {
+	if t.Analysis == nil || t.Analysis.Steady == nil || tooShort(t.Analysis.Steady) != "" {
 		return nil
 	}
 	s := t.Analysis.Steady
@@ -100,6 +105,7 @@ func intervalTable(w io.Writer, t *Table) {
 	}
 	if !some {
 		wrapped(w, "", fmt.Sprintf("No intervals: the samples are too few. The median takes %d, %s %d.", metrics.IntervalNeeds(50), percentileName(p), metrics.IntervalNeeds(p)))
+		notes(w, t, rows)
 		return
 	}
 	put := func(label, median, high, tail string) {
@@ -126,7 +132,10 @@ func cell(d *metrics.Dist, p float64) string {
 	if in := d.Interval(p); in != nil {
 		return figureText(v) + " " + span(*in)
 	}
-	return figureText(v) + " [" + short(metrics.IntervalNeeds(p)) + "]"
+	if need := metrics.IntervalNeeds(p); need > 0 {
+		return figureText(v) + " [" + short(need) + "]"
+	}
+	return figureText(v)
 }
 
 func span(in metrics.Interval) string {
@@ -152,7 +161,7 @@ func figureText(v float64) string {
 
 // notes say what makes the intervals less than they look.
 func notes(w io.Writer, t *Table, rows []Row) {
-	for _, r := range rows {
+	for _, r := range append(rows, t.Own...) {
 		if r.Dist.Source != "exact" {
 			wrapped(w, "", "["+r.Dist.Source+"]: read from a histogram of three digits, as the samples are more than --raw-samples.")
 			break
@@ -182,28 +191,39 @@ func alike(a *metrics.Analysis) string {
 	return "Neighbouring requests are alike, so that these intervals are too narrow. Samples in effect: " + strings.Join(parts, ", ") + "."
 }
 
-// plateau writes the steady state of a closed loop.
+// plateau writes the steady state of a closed loop; of one that is too short only
+// that.
 func plateau(w io.Writer, t *Table) {
 	s := t.Analysis.Steady
 	if s == nil {
 		return
 	}
+	if why := tooShort(s); why != "" {
+		value(w, "Steady state:", why)
+		return
+	}
 	value(w, "Steady state (s):", fmt.Sprintf("%.2f to %.2f of %.2f, %s of %d requests in flight", s.From.Seconds(), s.To.Seconds(), t.Seconds, figureText(s.InFlight), s.Target))
-	if !t.Pooled && t.Analysis.Throughput == nil {
-		value(w, "Steady output throughput (tok/s):", fmt.Sprintf("%.2f", s.TokenRate))
-	}
 	if t.Analysis.Throughput == nil {
-		value(w, "Steady request throughput (req/s):", fmt.Sprintf("%.2f", s.RequestRate))
+		if !t.Pooled {
+			value(w, "Steady output throughput (tok/s):", figureText(s.TokenRate))
+		}
+		value(w, "Steady request throughput (req/s):", figureText(s.RequestRate))
 	}
-	switch {
-	case s.Settled != nil && *s.Settled > 0:
-		value(w, "Token rate settles after (s):", fmt.Sprintf("%.2f of the steady state (MSER-5)", s.Settled.Seconds()))
-	case s.Settled != nil:
-		value(w, "Token rate settles after (s):", "0, at once (MSER-5)")
+	settled := s.NoSettled
+	if s.Settled != nil {
+		settled = fmt.Sprintf("%.2f of the steady state (MSER-5)", s.Settled.Seconds())
 	}
+	value(w, "Token rate settles after (s):", settled)
+}
+
+// tooShort is the plateau's warning of its length; "" where it is long enough.
+func tooShort(s *metrics.Steady) string {
 	for _, text := range s.Warnings {
-		value(w, "Steady state, warning:", text)
+		if text != s.NoSettled {
+			return text
+		}
 	}
+	return ""
 }
 
 // rates write the throughput with its intervals: of the plateau of a closed loop,
@@ -211,7 +231,9 @@ func plateau(w io.Writer, t *Table) {
 func rates(w io.Writer, a *metrics.Analysis) {
 	r := a.Throughput
 	if r == nil {
-		value(w, "Throughput interval:", "none: "+a.NoThroughput)
+		if a.Steady == nil || tooShort(a.Steady) == "" { // else that was said
+			value(w, "Throughput interval:", "none: "+a.NoThroughput)
+		}
 		return
 	}
 	name := "Steady %s throughput (%s/s):"
@@ -250,7 +272,8 @@ func openLoop(w io.Writer, a *metrics.Analysis) {
 		value(w, "Over-saturated:", fmt.Sprintf("yes: from %.2f to %.2f s each second adds %s waiting requests to a mean of %s and %s ms to TTFT from due time",
 			s.From.Seconds(), s.To.Seconds(), figureText(s.Outstanding.Slope), figureText(s.Outstanding.Mean), figureText(s.TTFT.Slope)))
 	default:
-		value(w, "Over-saturated:", fmt.Sprintf("no, from %.2f to %.2f s", s.From.Seconds(), s.To.Seconds()))
+		found, _, _ := strings.Cut(s.Reason, ":") // the figures have no room here
+		value(w, "Over-saturated:", fmt.Sprintf("no: %s, from %.2f to %.2f s", found, s.From.Seconds(), s.To.Seconds()))
 	}
 	r := a.Arrivals
 	if r == nil {
