@@ -113,7 +113,7 @@ func (t *Table) page() table {
 	}
 	out.Head = append(out.Head, percentileName(high)+" at most", "rho", "n in effect")
 	client := slices.DeleteFunc(slices.Clone(t.Own), func(r Row) bool { return !r.Client })
-	for _, r := range append(t.latencies(), client...) {
+	for _, r := range slices.Concat(t.latencies(), t.steadyRows(), client) {
 		row := []string{r.label(), strconv.Itoa(r.Dist.N), figureText(r.Dist.Mean)}
 		for _, p := range asked {
 			row = append(row, strings.Replace(cell(r.Dist, p), " ", "\n", 1))

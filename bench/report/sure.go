@@ -37,8 +37,8 @@ func whole(w io.Writer, t *Table) {
 	}
 }
 
-// latencies are the rows that have intervals on the screen: vLLM's metrics, those
-// of the server beside them, and the metrics inside a plateau that is long enough.
+// latencies are the rows that have intervals: vLLM's metrics and those of the server
+// beside them.
 func (t *Table) latencies() (rows []Row) {
 	for _, s := range t.Sections {
 		if s.Dist != nil {
@@ -50,10 +50,10 @@ func (t *Table) latencies() (rows []Row) {
 			rows = append(rows, r)
 		}
 	}
-	return append(rows, t.steadyRows()...)
+	return rows
 }
 
-// steadyRows are vLLM's metrics that are shown, inside the plateau.
+// steadyRows are vLLM's metrics that are shown, inside a plateau that is long enough.
 func (t *Table) steadyRows() (rows []Row) {
 	if t.Analysis == nil || t.Analysis.Steady == nil || tooShort(t.Analysis.Steady) != "" {
 		return nil
@@ -94,7 +94,7 @@ func percentileName(p float64) string { return "p" + strconv.FormatFloat(p, 'f',
 
 // intervalTable writes the intervals of the median and of the highest percentile.
 func intervalTable(w io.Writer, t *Table) {
-	rows, p := t.latencies(), t.high()
+	rows, p := append(t.latencies(), t.steadyRows()...), t.high()
 	if len(rows) == 0 {
 		return
 	}
@@ -250,7 +250,7 @@ func rates(w io.Writer, a *metrics.Analysis) {
 		}
 		text := figureText(e.of.Value) + " " + span(e.of.Interval)
 		if e.of.Optimistic() {
-			text += fmt.Sprintf(", too narrow: batches correlate by %.2f", e.of.Rho)
+			text += fmt.Sprintf(", rough: neighbouring batches correlate by %.2f", e.of.Rho)
 		}
 		value(w, fmt.Sprintf(name, e.what, e.unit), text)
 	}

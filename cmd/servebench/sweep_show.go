@@ -307,7 +307,7 @@ func (s *study) page(outcomes []sweep.Outcome) report.Page {
 		p.Facts = append(p.Facts, [2]string{"first run", first.StartedAt.Format(form)}, [2]string{"last run", last.StartedAt.Format(form)})
 	}
 	p.Notes = append(p.Notes, "Latencies are percentiles over the requests of a run, in milliseconds; of several trials the median is drawn, with the trials as dots.",
-		"Whiskers are 95 % intervals inside a run, of throughput those of its steady window, which its mean may lie outside of; what differs from run to run is not in them. A triangle or a dashed edge marks a run whose verdict is not VALID.")
+		"Whiskers are 95 % intervals inside a run, of throughput those of its steady window, which its mean may lie outside of; what differs from run to run is not in them. A triangle marks a point with a run whose verdict is SUSPECT, a red diamond one that is INVALID, a dashed edge of a bar either.")
 	return p
 }
 

@@ -205,7 +205,7 @@
 
   // A chart for each panel: medians as a line or bars, the trials as dots.
   function points(c) {
-    var colours = ["#4c6ef5", "#f08c00"], doubt = { SUSPECT: "#f59f00", INVALID: "#c92a2a" };
+    var colours = ["#4c6ef5", "#f08c00"], doubt = { SUSPECT: "emptyTriangle", INVALID: "diamond" };
     c.panels.forEach(function (p, i) {
       var series = [];
       p.series.forEach(function (s, k) {
@@ -214,7 +214,9 @@
           data: s.values.map(function (v, at) { // of a run in doubt the mark is another
             var mark = doubt[p.verdicts[at]];
             if (v === null || !mark) { return v; }
-            return { value: v, symbol: "triangle", symbolSize: 12, itemStyle: { color: p.lines ? mark : colours[k], borderColor: mark, borderWidth: p.lines ? 0 : 3, borderType: "dashed" } };
+            var colour = p.verdicts[at] === "INVALID" ? "#c92a2a" : colours[k];
+            if (p.lines) { return { value: v, symbol: mark, symbolSize: 11, itemStyle: { color: colour } }; }
+            return { value: v, itemStyle: { color: colours[k], borderColor: colour === colours[k] ? "#343a40" : colour, borderWidth: 3, borderType: "dashed" } };
           }),
           itemStyle: { color: colours[k] }, lineStyle: { color: colours[k] }
         });
