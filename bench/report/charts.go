@@ -114,7 +114,12 @@ func (t *Table) page() table {
 	out.Head = append(out.Head, percentileName(high)+" at most", "rho", "n in effect")
 	client := slices.DeleteFunc(slices.Clone(t.Own), func(r Row) bool { return !r.Client })
 	for _, r := range slices.Concat(t.latencies(), t.steadyRows(), client) {
-		row := []string{r.label(), strconv.Itoa(r.Dist.N), figureText(r.Dist.Mean)}
+		in := t.independence(r.Label)
+		mean := figureText(r.Dist.Mean)
+		if in != nil && in.Mean != nil {
+			mean += "\n" + span(in.Mean.Interval)
+		}
+		row := []string{r.label(), strconv.Itoa(r.Dist.N), mean}
 		for _, p := range asked {
 			row = append(row, strings.Replace(cell(r.Dist, p), " ", "\n", 1))
 		}
@@ -123,7 +128,7 @@ func (t *Table) page() table {
 			tail = figureText(v)
 		}
 		rho, worth := "", ""
-		if in := t.independence(r.Label); in != nil && in.Rho != nil {
+		if in != nil && in.Rho != nil {
 			rho, worth = fmt.Sprintf("%.2f", *in.Rho), fmt.Sprintf("%.0f", *in.EffectiveN)
 		}
 		out.Rows = append(out.Rows, append(row, tail, rho, worth))
