@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +117,7 @@ func (t *Table) page() table {
 	for _, r := range slices.Concat(t.latencies(), t.steadyRows(), client) {
 		in := t.independence(r.Label)
 		mean := figureText(r.Dist.Mean)
-		if in != nil && in.Mean != nil {
+		if in != nil && in.Mean != nil && math.Abs(in.Mean.Value-r.Dist.Mean) <= 1e-9*r.Dist.Mean { // the same reading
 			mean += "\n" + span(in.Mean.Interval)
 		}
 		row := []string{r.label(), strconv.Itoa(r.Dist.N), mean}
@@ -132,6 +133,9 @@ func (t *Table) page() table {
 			rho, worth = fmt.Sprintf("%.2f", *in.Rho), fmt.Sprintf("%.0f", *in.EffectiveN)
 		}
 		out.Rows = append(out.Rows, append(row, tail, rho, worth))
+	}
+	if len(out.Rows) == 0 {
+		return table{}
 	}
 	return out
 }
