@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/servebench/servebench/metrics"
@@ -30,7 +31,7 @@ func (r *Result) latencies(vllm, client bool) (list []named) {
 
 // setSureOwn writes into the result's own object how sure its numbers are.
 func (r *Result) setSureOwn(o *object) {
-	list, percentiles := r.latencies(true, true), r.Config.Percentiles
+	list, percentiles := r.latencies(true, true), withMedian(r.Config.Percentiles)
 	o.set("percentile_intervals", intervals(list, percentiles, true))
 	o.set("tail_estimates", tails(list, percentiles))
 	o.set("samples_needed", needed(percentiles))
@@ -40,7 +41,7 @@ func (r *Result) setSureOwn(o *object) {
 		}
 		var in object
 		in.setIntervals(d, percentiles)
-		all := distJSON(d, percentiles)
+		all := distJSON(d, r.Config.Percentiles)
 		all.set("percentile_intervals", &in)
 		return all
 	})
@@ -118,6 +119,14 @@ func independence(a *metrics.Analysis) *object {
 type worth struct {
 	*metrics.Independence
 	Alike bool `json:"neighbours_alike"`
+}
+
+// withMedian has p50, which every distribution tells, asked for or not.
+func withMedian(percentiles []float64) []float64 {
+	if slices.Contains(percentiles, 50) {
+		return percentiles
+	}
+	return append([]float64{50}, percentiles...)
 }
 
 // percentileKey is p50, p99.9.
