@@ -14,12 +14,23 @@ import (
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/manifest"
 )
 
 // own runs a configuration in virtual time and returns the result JSON, and the
-// manifest's extensions without the servebench. of their keys. The manifest holds the
-// schema and its verification.
+// manifest's extensions without the servebench. of their keys.
 func own(t *testing.T, h http.Handler, change func(*bench.Config)) (result, ext gjson.Result) {
+	t.Helper()
+	return documents(t, h, change, func(res *bench.Result) *manifest.Run { return res.Manifest([]byte("{}"), nil) })
+}
+
+// verified is own of a manifest that holds the schema and its verification.
+func verified(t *testing.T, h http.Handler, change func(*bench.Config)) (result, ext gjson.Result) {
+	t.Helper()
+	return documents(t, h, change, func(res *bench.Result) *manifest.Run { return save(t, res) })
+}
+
+func documents(t *testing.T, h http.Handler, change func(*bench.Config), describe func(*bench.Result) *manifest.Run) (result, ext gjson.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(serveHandler(t, h))
@@ -33,7 +44,7 @@ func own(t *testing.T, h http.Handler, change func(*bench.Config)) (result, ext 
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := json.Marshal(save(t, res).Measurement.Extensions)
+		raw, err := json.Marshal(describe(res).Measurement.Extensions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +136,7 @@ func TestHistogramIsLabelled(t *testing.T) {
 // A closed loop of 80 s in virtual time has it all: two at a time, each 4 tokens in
 // 0.8 s, make 10 tokens and 2.5 requests a second.
 func TestLongClosedLoop(t *testing.T) {
-	result, ext := own(t, sim.New(sim.Config{TTFT: 500 * ms, ITL: 100 * ms}), func(c *bench.Config) {
+	result, ext := verified(t, sim.New(sim.Config{TTFT: 500 * ms, ITL: 100 * ms}), func(c *bench.Config) {
 		c.Dataset.Prompts, c.Dataset.OutputLen, c.MaxConcurrency = 200, 4, 2
 	})
 	for _, in := range []gjson.Result{result.Get("servebench"), ext} {
@@ -144,7 +155,7 @@ func TestLongClosedLoop(t *testing.T) {
 
 // An open loop tells of its arrivals, of the server and of its goodput.
 func TestOpenLoopIsAnalysed(t *testing.T) {
-	result, _ := own(t, sim.New(sim.Config{TTFT: 50 * ms, ITL: 10 * ms}), func(c *bench.Config) {
+	result, _ := verified(t, sim.New(sim.Config{TTFT: 50 * ms, ITL: 10 * ms}), func(c *bench.Config) {
 		c.Dataset.Prompts, c.Rate, c.Burstiness = 100, 10, loadgen.Inf
 		c.Goodput = map[string]float64{"ttft": 50}
 	})
