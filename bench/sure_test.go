@@ -88,7 +88,7 @@ func TestPeakTokenRateCountsTokens(t *testing.T) {
 // Eight requests are enough for the interval of a median and for nothing else: what
 // is missing is null, and how many samples it takes stands beside it.
 func TestFewSamplesAreNull(t *testing.T) {
-	result, ext := own(t, sim.New(sim.Config{TTFT: 50 * ms, ITL: 10 * ms}), func(c *bench.Config) {
+	result, ext := verified(t, sim.New(sim.Config{TTFT: 50 * ms, ITL: 10 * ms}), func(c *bench.Config) {
 		c.Dataset.Prompts, c.MaxConcurrency, c.Percentiles = 8, 2, []float64{50, 99, 100}
 	})
 	equal(t, result, map[string]string{
