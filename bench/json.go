@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/servebench/servebench/metrics"
@@ -337,6 +338,7 @@ func (r *Result) setOwn(o *object) {
 	for _, m := range r.OwnMetrics() {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
 	}
+	r.setSureOwn(&own)
 	if p := r.Probes; p != nil {
 		var probes object
 		probes.set("rate", float(r.Config.ProbeRate))
@@ -364,16 +366,26 @@ type OwnMetric struct {
 	Key, Label string
 	Dist       *metrics.Dist
 	Same       bool // no different from vLLM's reading of it
+	Client     bool // the generator's own part, not the server's
 }
+
+// name is the metric's name: that of its key, which has the unit too.
+func (m *OwnMetric) name() string { return strings.TrimSuffix(m.Key, "_ms") }
 
 // OwnMetrics are the distributions beside vLLM's, those with samples, in the
 // order of the screen.
 func (r *Result) OwnMetrics() (out []OwnMetric) {
 	s := r.Summary
-	add := func(key, label string, d, vllm *metrics.Dist) {
-		if d != nil {
-			out = append(out, OwnMetric{key, label, d, vllm != nil && vllm.N == d.N && vllm.Mean == d.Mean})
+	put := func(m OwnMetric) {
+		if m.Dist != nil {
+			out = append(out, m)
 		}
+	}
+	add := func(key, label string, d, vllm *metrics.Dist) {
+		put(OwnMetric{Key: key, Label: label, Dist: d, Same: vllm != nil && d != nil && vllm.N == d.N && vllm.Mean == d.Mean})
+	}
+	client := func(key, label string, d *metrics.Dist) {
+		put(OwnMetric{Key: key, Label: label, Dist: d, Client: true})
 	}
 	add("ttft_token_ms", "TTFT, first token", s.Token.TTFT, s.VLLM.TTFT)
 	add("tpot_token_ms", "TPOT, token events", s.Token.TPOT, s.VLLM.TPOT)
@@ -382,13 +394,13 @@ func (r *Result) OwnMetrics() (out []OwnMetric) {
 	add("e2el_token_ms", "E2EL, last token", s.Token.E2EL, s.VLLM.E2EL)
 	add("ttft_from_due_ms", "TTFT from due time", s.TTFTFromDue, nil)
 	add("e2el_from_due_ms", "E2EL from due time", s.E2ELFromDue, nil)
-	add("queue_wait_ms", "Queue wait", s.QueueWait, nil)
-	add("lag_ms", "Lag (client)", s.Lag, nil)
-	add("ramp_lag_ms", "Ramp lag (client)", s.RampLag, nil)
+	client("queue_wait_ms", "Queue wait", s.QueueWait)
+	client("lag_ms", "Lag (client)", s.Lag)
+	client("ramp_lag_ms", "Ramp lag (client)", s.RampLag)
 	if r.stamped() {
-		add("rx_delay_ms", "Receive delay (client)", s.RxDelay, nil)
+		client("rx_delay_ms", "Receive delay (client)", s.RxDelay)
 	}
-	add("connect_ms", "Connect", s.Connect, nil)
+	client("connect_ms", "Connect", s.Connect)
 	return out
 }
 

@@ -58,7 +58,7 @@ func (r *Result) setSure(ext map[string]any) {
 	if r.Judgement == nil {
 		return
 	}
-	j, a := r.Judgement, r.Analysis
+	j := r.Judgement
 	ext["servebench.verdict"] = j.Verdict
 	ext["servebench.verdict_reasons"] = r.Reasons()
 	ext["servebench.verdict_attribution"] = j.Sentence
@@ -66,16 +66,5 @@ func (r *Result) setSure(ext map[string]any) {
 	if r.vitals != nil {
 		ext["servebench.health"] = r.vitals
 	}
-	either := func(key string, v any, is bool, why string) {
-		if is {
-			ext["servebench."+key] = v
-		} else if why != "" {
-			ext["servebench.no_"+key] = why
-		}
-	}
-	either("steady_state", a.Steady, a.Steady != nil, a.NoSteady)
-	either("throughput", a.Throughput, a.Throughput != nil, a.NoThroughput)
-	either("saturation", a.Saturation, a.Saturation != nil, a.NoSaturation)
-	either("arrivals", a.Arrivals, a.Arrivals != nil, a.NoArrivals)
-	either("goodput", a.Goodput, a.Goodput != nil, "")
+	r.setSureExt(ext)
 }

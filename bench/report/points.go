@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/servebench/servebench/metrics"
 	"github.com/servebench/servebench/metrics/stat"
 )
 
@@ -31,16 +32,25 @@ type Figures struct {
 	Requests, OutputTokens, TotalTokens float64
 	TTFT, TPOT, ITL, E2EL               *Quantiles // nil: not measured
 	Failed                              int64
+	// Intervals of Requests and OutputTokens inside the run, of its steady window; nil:
+	// not known.
+	RequestsInterval, OutputTokensInterval *metrics.Interval
+	// Verdict is the run's; "" is not known.
+	Verdict metrics.Verdict
 }
 
-// Quantiles of a latency in milliseconds.
-type Quantiles struct{ P50, P99 float64 }
+// Quantiles of a latency in milliseconds, with their 95 % intervals; nil: none.
+type Quantiles struct {
+	P50, P99                 float64
+	P50Interval, P99Interval *metrics.Interval
+}
 
 // figure is one column of the table and one line of a chart.
 type figure struct {
 	head, chart, name string // of the column, of the chart, and in the chart
 	decimals          int
 	of                func(Figures) (float64, bool)
+	interval          func(Figures) *metrics.Interval // nil: never
 }
 
 func quantile(of func(Figures) *Quantiles, p99 bool) func(Figures) (float64, bool) {
@@ -56,12 +66,25 @@ func quantile(of func(Figures) *Quantiles, p99 bool) func(Figures) (float64, boo
 	}
 }
 
+func quantileInterval(of func(Figures) *Quantiles, p99 bool) func(Figures) *metrics.Interval {
+	return func(f Figures) *metrics.Interval {
+		switch q := of(f); {
+		case q == nil:
+			return nil
+		case p99:
+			return q.P99Interval
+		default:
+			return q.P50Interval
+		}
+	}
+}
+
 // figures in the order of the table.
 var figures = func() []figure {
 	list := []figure{
-		{"req/s", "requests a second", "requests/s", 2, func(f Figures) (float64, bool) { return f.Requests, true }},
-		{"out tok/s", "output tokens a second", "output tokens/s", 1, func(f Figures) (float64, bool) { return f.OutputTokens, f.OutputTokens > 0 }},
-		{"tok/s", "all tokens a second", "tokens/s", 1, func(f Figures) (float64, bool) { return f.TotalTokens, f.TotalTokens > 0 }},
+		{"req/s", "requests a second", "requests/s", 2, func(f Figures) (float64, bool) { return f.Requests, true }, func(f Figures) *metrics.Interval { return f.RequestsInterval }},
+		{"out tok/s", "output tokens a second", "output tokens/s", 1, func(f Figures) (float64, bool) { return f.OutputTokens, f.OutputTokens > 0 }, func(f Figures) *metrics.Interval { return f.OutputTokensInterval }},
+		{"tok/s", "all tokens a second", "tokens/s", 1, func(f Figures) (float64, bool) { return f.TotalTokens, f.TotalTokens > 0 }, nil},
 	}
 	for _, l := range []struct {
 		name string
@@ -70,7 +93,9 @@ var figures = func() []figure {
 		{"TTFT", func(f Figures) *Quantiles { return f.TTFT }}, {"TPOT", func(f Figures) *Quantiles { return f.TPOT }},
 		{"ITL", func(f Figures) *Quantiles { return f.ITL }}, {"E2EL", func(f Figures) *Quantiles { return f.E2EL }},
 	} {
-		list = append(list, figure{l.name + " p50", l.name + ", ms", "p50", 2, quantile(l.of, false)}, figure{l.name + " p99", l.name + ", ms", "p99", 2, quantile(l.of, true)})
+		list = append(list,
+			figure{l.name + " p50", l.name + ", ms", "p50", 2, quantile(l.of, false), quantileInterval(l.of, false)},
+			figure{l.name + " p99", l.name + ", ms", "p99", 2, quantile(l.of, true), quantileInterval(l.of, true)})
 	}
 	return list
 }()
@@ -90,6 +115,29 @@ func (f figure) median(p *Point) (v float64, ok bool) {
 	list := f.values(p)
 	slices.Sort(list)
 	return stat.Quantile(len(list), func(i int) float64 { return list[i] }, .5)
+}
+
+// inside is a figure's interval within its run. Of several trials there is none: how
+// they differ says more.
+func (f figure) inside(p *Point) *[2]float64 {
+	if f.interval == nil || len(p.Trials) != 1 {
+		return nil
+	}
+	if in := f.interval(p.Trials[0]); in != nil {
+		return &[2]float64{in.Low, in.High}
+	}
+	return nil
+}
+
+// verdict is the worst of the trials; "" where none is known.
+func (p *Point) verdict() (worst metrics.Verdict) {
+	order := []metrics.Verdict{"", metrics.Valid, metrics.Suspect, metrics.Invalid}
+	for _, t := range p.Trials {
+		if slices.Index(order, t.Verdict) > slices.Index(order, worst) {
+			worst = t.Verdict
+		}
+	}
+	return worst
 }
 
 // screenWidth is the most columns that Points fills, where names leave room.
@@ -190,7 +238,12 @@ func tableOf(points []Point, shown []figure) [][]string {
 	for _, f := range shown {
 		head = append(head, f.head)
 	}
-	rows := [][]string{append(head, "failed", "")}
+	judged := slices.ContainsFunc(points, func(p Point) bool { return p.verdict() != "" })
+	head = append(head, "failed")
+	if judged {
+		head = append(head, "verdict")
+	}
+	rows := [][]string{append(head, "")}
 	for i := range points {
 		p := &points[i]
 		row := []string{p.ID}
@@ -211,7 +264,11 @@ func tableOf(points []Point, shown []figure) [][]string {
 		for _, t := range p.Trials {
 			failed += t.Failed
 		}
-		rows = append(rows, append(row, strconv.FormatInt(failed, 10), p.note()))
+		row = append(row, strconv.FormatInt(failed, 10))
+		if judged {
+			row = append(row, cmp.Or(string(p.verdict()), "-"))
+		}
+		rows = append(rows, append(row, p.note()))
 	}
 	return rows
 }
@@ -259,17 +316,21 @@ func (p *Point) setting(key string) string {
 
 // panel is one chart: a group's points along the x axis.
 type panel struct {
-	Title  string      `json:"title"`
-	Key    string      `json:"key"` // what varies
-	Labels []string    `json:"labels"`
-	Lines  bool        `json:"lines"` // the labels are numbers in order
-	Series []panelLine `json:"series"`
+	Title  string   `json:"title"`
+	Key    string   `json:"key"` // what varies
+	Labels []string `json:"labels"`
+	Lines  bool     `json:"lines"` // the labels are numbers in order
+	// Verdicts of the points: those that are not VALID are marked.
+	Verdicts []metrics.Verdict `json:"verdicts"`
+	Series   []panelLine       `json:"series"`
 }
 
 type panelLine struct {
 	Name   string      `json:"name"`
 	Values []*float64  `json:"values"` // medians; null: none
 	Trials [][]float64 `json:"trials"` // of each point, where there are several
+	// Intervals are [low, high] inside the run of each point; null: none.
+	Intervals []*[2]float64 `json:"intervals"`
 }
 
 type comparison struct {
@@ -339,6 +400,7 @@ func panelsOf(group string, points []Point) (panels []panel) {
 			}
 		}
 		base.Labels = append(base.Labels, label)
+		base.Verdicts = append(base.Verdicts, p.verdict())
 	}
 	base.Lines = numbers && len(points) > 1
 	for _, f := range figures {
@@ -356,6 +418,7 @@ func panelsOf(group string, points []Point) (panels []panel) {
 				trials = list
 			}
 			l.Trials = append(l.Trials, trials)
+			l.Intervals = append(l.Intervals, f.inside(&points[i]))
 		}
 		if !some {
 			continue

@@ -7,18 +7,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/servebench/servebench/metrics"
 )
 
 // sweepPoints: two trials, one trial, a failure and another group.
 func sweepPoints() []Point {
 	f := func(rate, ttft float64) Figures {
-		return Figures{Requests: rate, OutputTokens: 10 * rate, TotalTokens: 20 * rate, TTFT: &Quantiles{ttft, 2 * ttft}, E2EL: &Quantiles{100, 200}}
+		return Figures{Requests: rate, OutputTokens: 10 * rate, TotalTokens: 20 * rate, TTFT: &Quantiles{P50: ttft, P99: 2 * ttft}, E2EL: &Quantiles{P50: 100, P99: 200}}
 	}
 	return []Point{
 		{ID: "c-1", Group: "c", Settings: [][2]string{{"max_concurrency", "1"}}, Status: "completed", Trials: []Figures{f(1, 50), f(3, 70)}},
 		{ID: "c-10", Group: "c", Settings: [][2]string{{"max_concurrency", "10"}}, Status: "completed", Trials: []Figures{f(4, 90)}},
 		{ID: "c-x", Group: "c", Settings: [][2]string{{"max_concurrency", "99"}}, Status: "failed", Why: "runtime_startup, out_of_memory"},
-		{ID: "pooled", Group: "other", Settings: [][2]string{{"device", "0"}}, Status: "completed", Trials: []Figures{{Requests: 7, TotalTokens: 70, Failed: 2, E2EL: &Quantiles{5, 6}}}},
+		{ID: "pooled", Group: "other", Settings: [][2]string{{"device", "0"}}, Status: "completed", Trials: []Figures{{Requests: 7, TotalTokens: 70, Failed: 2, E2EL: &Quantiles{P50: 5, P99: 6}}}},
 	}
 }
 
@@ -41,9 +43,9 @@ pooled  device 0                 1   7.00          -   70.0         -         - 
 
 // A screen has 120 columns: the last figures give way, and a line says so. Names do not.
 func TestPointsFitTheScreen(t *testing.T) {
-	q := &Quantiles{12345.67, 23456.78}
+	q := &Quantiles{P50: 12345.67, P99: 23456.78}
 	points := []Point{
-		{ID: "validation-500-kv-auto", Settings: [][2]string{{"max_num_batched_tokens", "12288"}, {"kv", "auto"}}, Status: "completed", Trials: []Figures{{4321.5, 1234567.5, 12345678.9, q, q, q, q, 0}}},
+		{ID: "validation-500-kv-auto", Settings: [][2]string{{"max_num_batched_tokens", "12288"}, {"kv", "auto"}}, Status: "completed", Trials: []Figures{{Requests: 4321.5, OutputTokens: 1234567.5, TotalTokens: 12345678.9, TTFT: q, TPOT: q, ITL: q, E2EL: q}}},
 		{ID: "sum", Settings: [][2]string{{"sum of", "4 runs"}}, Status: "completed", Trials: []Figures{{Requests: 7}}},
 	}
 	var b strings.Builder
@@ -62,6 +64,45 @@ No room here for TTFT p99, TPOT p50, TPOT p99, ITL p50, ITL p99, E2EL p50, E2EL 
 	b.Reset()
 	if err := Points(&b, points); err != nil || !strings.Contains(b.String(), "  4321.50  ") {
 		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+// A point has the intervals of its run where it has one trial: between several there
+// is more to see. The verdict is the worst of its trials, in the table and the chart.
+func TestPointsSayHowSureTheyAre(t *testing.T) {
+	in := &metrics.Interval{Low: 85, High: 99}
+	points := sweepPoints()[:2]
+	for i := range points {
+		for j := range points[i].Trials {
+			f := &points[i].Trials[j]
+			f.TTFT.P50Interval, f.RequestsInterval, f.Verdict = in, &metrics.Interval{Low: 3, High: 5}, metrics.Valid
+		}
+	}
+	points[0].Trials[1].Verdict = metrics.Suspect
+	var b strings.Builder
+	if err := Points(&b, points); err != nil {
+		t.Fatal(err)
+	}
+	want := `point  varied              trials  req/s  out tok/s  tok/s  TTFT p50  TTFT p99  E2EL p50  E2EL p99  failed  verdict
+c-1    max_concurrency 1        2   2.00       20.0   40.0     60.00    120.00    100.00    200.00       0  SUSPECT
+c-10   max_concurrency 10       1   4.00       40.0   80.0     90.00    180.00    100.00    200.00       0    VALID
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+	panels := panelsOf("c", points)
+	rate, ttft := panels[0], panels[3]
+	if diff := cmp.Diff([]*[2]float64{nil, {3, 5}}, rate.Series[0].Intervals); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]*[2]float64{nil, {85, 99}}, ttft.Series[0].Intervals); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]*[2]float64{nil, nil}, ttft.Series[1].Intervals); diff != "" {
+		t.Errorf("p99 has none: %s", diff)
+	}
+	if !slices.Equal(rate.Verdicts, []metrics.Verdict{metrics.Suspect, metrics.Valid}) {
+		t.Error(rate.Verdicts)
 	}
 }
 
@@ -86,8 +127,8 @@ func TestComparison(t *testing.T) {
 		t.Error(diff)
 	}
 	v := func(f float64) *float64 { return &f }
-	first := panel{"c: TTFT, ms", "max_concurrency", []string{"1", "10"}, true, []panelLine{
-		{"p50", []*float64{v(60), v(90)}, [][]float64{{50, 70}, {}}}, {"p99", []*float64{v(120), v(180)}, [][]float64{{100, 140}, {}}},
+	first := panel{"c: TTFT, ms", "max_concurrency", []string{"1", "10"}, true, []metrics.Verdict{"", ""}, []panelLine{
+		{"p50", []*float64{v(60), v(90)}, [][]float64{{50, 70}, {}}, []*[2]float64{nil, nil}}, {"p99", []*float64{v(120), v(180)}, [][]float64{{100, 140}, {}}, []*[2]float64{nil, nil}},
 	}}
 	if diff := cmp.Diff(first, got.Panels[3]); diff != "" {
 		t.Error(diff)

@@ -35,6 +35,8 @@ type Table struct {
 	Diffusion   *metrics.Diffusion
 	Speculation *metrics.Speculation // not shown beside Diffusion
 	Own         []Row                // below vLLM's table
+	// Analysis says how sure the figures are; nil is not shown.
+	Analysis *metrics.Analysis
 	// Verdict is the judgement of the run; nil is not shown.
 	Verdict  *metrics.Judgement
 	Warnings []string
@@ -51,6 +53,8 @@ type Section struct {
 type Row struct {
 	Label string
 	Dist  *metrics.Dist
+	// Client tells that it is the generator's own part, not the server's.
+	Client bool
 }
 
 // titles are vLLM's headings and names of its metrics.
@@ -228,9 +232,10 @@ func own(w io.Writer, t *Table) {
 				}
 				return fmt.Sprintf("%.3f", v)
 			}
-			line(w, fmt.Sprintf("%-28s %8d %10.3f %10s %10s %10s", r.Label, r.Dist.N, r.Dist.Mean, at(50), at(90), at(99)))
+			line(w, fmt.Sprintf("%-28s %8d %10.3f %10s %10s %10s", r.label(), r.Dist.N, r.Dist.Mean, at(50), at(90), at(99)))
 		}
 	}
+	sure(w, t)
 	if t.Verdict != nil {
 		line(w, "")
 		line(w, fmt.Sprintf("Verdict: %s. %s", t.Verdict.Verdict, t.Verdict.Sentence))

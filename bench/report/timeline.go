@@ -34,6 +34,7 @@ type timeline struct {
 	Requests []request  `json:"requests"`
 	Segments []segment  `json:"segments"`
 	Limits   [2]float64 `json:"limits"`
+	sureCharts
 }
 
 type request struct {
@@ -44,9 +45,11 @@ type request struct {
 // Timeline writes an HTML page with a row for each request that was sent: its
 // wait for a slot, its time to first token, and its gaps coloured by two
 // thresholds in milliseconds, as `vllm bench serve --plot-timeline` draws them.
-// Neighbouring gaps of one colour are one bar. The error is the writer's, or
-// that nothing was sent.
-func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float64) error {
+// Neighbouring gaps of one colour are one bar. Below it the token rate and the
+// requests in flight over time, with the window that is looked at, and the
+// percentiles of figures with their intervals; figures may be nil. The error is the
+// writer's, or that nothing was sent.
+func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float64, figures *Table) error {
 	t := timeline{Kind: "timeline", Limits: thresholds, Names: []string{
 		"waiting to be sent", "TTFT",
 		fmt.Sprintf("ITL < %v ms", thresholds[0]),
@@ -74,7 +77,16 @@ func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float
 	if drawn := len(t.Requests); drawn < sent {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d requests are drawn: more bars than %d are too many for a browser.", drawn, sent, segmentsMax))
 	}
-	return p.write(w, []string{"timeline"}, table{}, t)
+	if figures == nil {
+		return p.write(w, []string{"timeline"}, table{}, t)
+	}
+	t.sureCharts = chartsOf(figures, records)
+	charts := []string{"timeline", "course"}
+	if len(t.Percentiles) > 0 {
+		charts = append(charts, "percentiles")
+	}
+	p.Notes = append(p.Notes, figures.certainty()...)
+	return p.write(w, charts, figures.page(), t)
 }
 
 func describe(r *metrics.Record) request {

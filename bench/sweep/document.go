@@ -281,12 +281,48 @@ func (d *document) extend(out *manifest.Experiment) {
 	set("varied", varied)
 	set("partial", d.partial)
 	set("failed_attempts", d.attempts)
+	set("certainty", d.certainty())
 	if d.e.About.ID != "" {
 		out.Extensions["servebench.experiment_id"] = d.e.About.ID
 	}
 	if d.simulated() {
 		out.Extensions["servebench.simulated"] = true
 	}
+}
+
+// certainty says of each trial that completed how sure its numbers are; the trial's
+// own manifest says the rest. A run that is computed from others has none of its own.
+func (d *document) certainty() map[string]any {
+	all := map[string]any{}
+	for i := range d.e.Points {
+		o := d.outcomes[d.e.Points[i].ID]
+		if o == nil {
+			continue
+		}
+		var trials []map[string]any
+		for _, t := range o.Trials {
+			if t.Manifest == nil || t.Status != manifest.Completed {
+				continue
+			}
+			said := map[string]any{}
+			for _, key := range []string{"verdict", "verdict_reasons", "throughput", "no_throughput", "goodput"} {
+				if v, ok := t.Manifest.Measurement.Extensions["servebench."+key]; ok {
+					said[key] = v
+				}
+			}
+			if s, ok := t.Manifest.Measurement.Extensions["servebench.saturation"].(map[string]any); ok {
+				said["over_saturated"] = s["over_saturated"]
+			}
+			if len(said) > 0 {
+				said["trial"] = len(trials) + 1
+				trials = append(trials, said)
+			}
+		}
+		if len(trials) > 0 {
+			all[d.id(d.e.Points[i].ID)] = trials
+		}
+	}
+	return all
 }
 
 func (d *document) simulated() bool {

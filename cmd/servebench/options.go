@@ -436,7 +436,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
 	t := &report.Table{
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
-		Summary: res.Summary, Verdict: res.Judgement, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
+		Summary: res.Summary, Analysis: res.Analysis, Verdict: res.Judgement, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
@@ -460,7 +460,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 		if m.Same {
 			continue // vLLM's table has just said it
 		}
-		t.Own = append(t.Own, report.Row{Label: m.Label, Dist: m.Dist})
+		t.Own = append(t.Own, report.Row{Label: m.Label, Dist: m.Dist, Client: m.Client})
 	}
 	for _, w := range res.Warnings {
 		t.Warnings = append(t.Warnings, dashed(printable(w)))

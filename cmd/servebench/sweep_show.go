@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/sweep"
 	"github.com/servebench/servebench/manifest"
+	"github.com/servebench/servebench/metrics"
 )
 
 // sweepView shows how an experiment goes on: a line for each run, and on a terminal
@@ -157,7 +159,7 @@ func comparison(e *sweep.Experiment, outcomes []sweep.Outcome, doc *manifest.Exp
 			row.Status, row.Why = o.Status, why(o)
 			for _, t := range o.Trials {
 				if t.Status == manifest.Completed && t.Manifest.Results != nil {
-					row.Trials = append(row.Trials, figures(t.Manifest.Results))
+					row.Trials = append(row.Trials, figures(t.Manifest))
 				}
 			}
 		}
@@ -205,19 +207,62 @@ func why(o *sweep.Outcome) string {
 	return ""
 }
 
-func figures(r *manifest.Results) report.Figures {
-	q := func(l *manifest.Latency) *report.Quantiles {
+// figures are those of a run's manifest, with what its extensions say of how sure
+// they are.
+func figures(m *manifest.Run) report.Figures {
+	r, c := m.Results, certaintyOf(m)
+	q := func(l *manifest.Latency, name string) *report.Quantiles {
 		if l == nil {
 			return nil
 		}
-		return &report.Quantiles{P50: l.P50, P99: l.P99}
+		return &report.Quantiles{P50: l.P50, P99: l.P99, P50Interval: c.interval(name, "p50"), P99Interval: c.interval(name, "p99")}
 	}
 	return report.Figures{
 		Requests: r.Throughput.RequestsPerSecond.Value, OutputTokens: r.Throughput.OutputTokensPerSecond.Value,
 		TotalTokens: r.Throughput.TotalTokensPerSecond.Value, Failed: r.FailedRequests,
-		TTFT: q(r.LatencyMS.TimeToFirstToken), TPOT: q(r.LatencyMS.TimePerOutputToken),
-		ITL: q(r.LatencyMS.InterToken), E2EL: q(r.LatencyMS.EndToEnd),
+		TTFT: q(r.LatencyMS.TimeToFirstToken, "ttft_token"), TPOT: q(r.LatencyMS.TimePerOutputToken, "tpot_token"),
+		ITL: q(r.LatencyMS.InterToken, "itl_token"), E2EL: q(r.LatencyMS.EndToEnd, "e2el_token"),
+		RequestsInterval: c.Throughput.Requests.in(), OutputTokensInterval: c.Throughput.OutputTokens.in(),
+		Verdict: c.Verdict,
 	}
+}
+
+// certainty is what a manifest's extensions say of how sure its figures are. One of
+// another version may say nothing of it, or something else.
+type certainty struct {
+	Verdict    metrics.Verdict                   `json:"servebench.verdict"`
+	Intervals  map[string]map[string]*[2]float64 `json:"servebench.percentile_intervals"`
+	Throughput struct {
+		Requests     *estimated `json:"requests_per_second"`
+		OutputTokens *estimated `json:"output_tokens_per_second"`
+	} `json:"servebench.throughput"`
+}
+
+type estimated struct {
+	Interval metrics.Interval `json:"ci95"`
+}
+
+func (e *estimated) in() *metrics.Interval {
+	if e == nil {
+		return nil
+	}
+	return &e.Interval
+}
+
+func certaintyOf(m *manifest.Run) (c certainty) {
+	raw, err := json.Marshal(m.Measurement.Extensions)
+	if err != nil || json.Unmarshal(raw, &c) != nil {
+		return certainty{}
+	}
+	return c
+}
+
+func (c *certainty) interval(metric, percentile string) *metrics.Interval {
+	in := c.Intervals[metric][percentile]
+	if in == nil {
+		return nil
+	}
+	return &metrics.Interval{Low: in[0], High: in[1]}
 }
 
 // simulated tells that a run was of the simulator.
@@ -261,7 +306,8 @@ func (s *study) page(outcomes []sweep.Outcome) report.Page {
 		const form = "2006-01-02 15:04:05 MST"
 		p.Facts = append(p.Facts, [2]string{"first run", first.StartedAt.Format(form)}, [2]string{"last run", last.StartedAt.Format(form)})
 	}
-	p.Notes = append(p.Notes, "Latencies are percentiles over the requests of a run, in milliseconds; of several trials the median is drawn, with the trials as dots.")
+	p.Notes = append(p.Notes, "Latencies are percentiles over the requests of a run, in milliseconds; of several trials the median is drawn, with the trials as dots.",
+		"Whiskers are 95 % intervals inside a run, of throughput those of its steady window, which its mean may lie outside of; what differs from run to run is not in them. A triangle marks a point with a run whose verdict is SUSPECT, a red diamond one that is INVALID, a dashed edge of a bar either.")
 	return p
 }
 

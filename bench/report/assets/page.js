@@ -76,6 +76,94 @@
     }
     thin();
     c.on("datazoom", thin);
+    if (t.course) { course(t.course); }
+    if (t.percentiles) { percentiles(t.percentiles); }
+  }
+
+  // Tokens a second and requests in flight over time, with the window that the
+  // throughput is of, where the rate settles, and the mean with its interval.
+  function course(c) {
+    function steps(list) {
+      var points = list.map(function (v, i) { return [i * c.slice, v]; });
+      if (list.length > 0) { points.push([list.length * c.slice, list[list.length - 1]]); }
+      return points;
+    }
+    var areas = [], marks = [];
+    if (c.window) {
+      areas.push([{ name: c.window_name, xAxis: c.window[0], itemStyle: { color: "rgba(43,138,62,.10)" } }, { xAxis: c.window[1] }]);
+      if (c.settled) {
+        areas.push([{ name: "settling", xAxis: c.window[0], itemStyle: { color: "rgba(201,42,42,.12)" }, label: { position: "insideBottom" } }, { xAxis: c.settled }]);
+      }
+      if (c.interval) {
+        areas.push([{ coord: [c.window[0], c.interval[0]], itemStyle: { color: "rgba(76,110,245,.35)" } }, { coord: [c.window[1], c.interval[1]] }]);
+      }
+      if (c.rate) { marks.push([{ coord: [c.window[0], c.rate], name: "mean" }, { coord: [c.window[1], c.rate] }]); }
+    }
+    draw("course", {
+      title: { text: "output tokens a second and requests in flight", left: "center", textStyle: { fontSize: 14 } },
+      legend: { top: 26 }, grid: { left: 70, right: 60, top: 70, bottom: 55 },
+      tooltip: {
+        trigger: "axis", confine: true,
+        formatter: function (list) {
+          return lines(["at " + list[0].value[0].toFixed(2) + " s"].concat(list.map(function (s) { return s.seriesName + ": " + Number(s.value[1]).toPrecision(5); })));
+        }
+      },
+      xAxis: { type: "value", name: "s since the start of the load", nameLocation: "middle", nameGap: 28, min: 0, max: c.slice * c.tokens.length, axisLabel: { showMaxLabel: false } },
+      yAxis: [{ type: "value", name: "tokens/s", min: 0 }, { type: "value", name: "in flight", min: 0, splitLine: { show: false } }],
+      series: [
+        {
+          name: "output tokens/s", type: "line", step: "end", showSymbol: false, data: steps(c.tokens), itemStyle: { color: "#4c6ef5" }, lineStyle: { width: 1.5 },
+          markArea: { silent: true, data: areas, label: { position: "insideTop", color: "#5b6577" } },
+          markLine: { silent: true, symbol: "none", data: marks, lineStyle: { color: "#1c2330", type: "solid", width: 1.5 }, label: { formatter: "{b}", position: "insideEndTop" } }
+        },
+        { name: "requests in flight", type: "line", step: "end", showSymbol: false, yAxisIndex: 1, data: steps(c.in_flight), itemStyle: { color: "#f08c00" }, lineStyle: { width: 1 } }
+      ]
+    });
+  }
+
+  // An error bar from low to high at a category and an offset in pixels.
+  function whiskers(name, data, colour, offset) {
+    return {
+      name: name, type: "custom", data: data, silent: true, z: 5, tooltip: { show: false }, itemStyle: { color: colour }, encode: { x: 0, y: [1, 2] },
+      renderItem: function (params, api) {
+        var low = api.coord([api.value(0), api.value(1)]), high = api.coord([api.value(0), api.value(2)]);
+        var x = low[0] + (offset ? offset(api) : 0), style = { stroke: colour, lineWidth: 1.5, fill: null };
+        return {
+          type: "group",
+          children: [[x, low[1], x, high[1]], [x - 4, low[1], x + 4, low[1]], [x - 4, high[1], x + 4, high[1]]].map(function (l) {
+            return { type: "line", shape: { x1: l[0], y1: l[1], x2: l[2], y2: l[3] }, style: style };
+          })
+        };
+      }
+    };
+  }
+
+  // The percentiles of each metric, on a log scale, with their intervals.
+  function percentiles(list) {
+    var colours = ["#4c6ef5", "#f08c00", "#2b8a3e", "#ae3ec9", "#1098ad", "#c92a2a", "#5c940d", "#343a40"], series = [];
+    list.forEach(function (m, k) {
+      var colour = colours[k % colours.length], bars = [];
+      m.intervals.forEach(function (r, i) { if (r && r[0] > 0) { bars.push([i, r[0], r[1]]); } });
+      series.push({
+        name: m.name, type: "line", symbolSize: 6, itemStyle: { color: colour }, lineStyle: { width: 1 },
+        data: m.values.map(function (v) { return v > 0 ? v : null; })
+      });
+      series.push(whiskers(m.name, bars, colour));
+    });
+    draw("percentiles", {
+      title: { text: "percentiles with 95 % intervals, ms", left: "center", textStyle: { fontSize: 14 } },
+      legend: { top: 26, type: "scroll" }, grid: { left: 70, right: 20, top: 70, bottom: 55 },
+      tooltip: {
+        confine: true,
+        formatter: function (p) {
+          var m = list.filter(function (m) { return m.name === p.seriesName; })[0], r = m.intervals[p.dataIndex];
+          return lines([m.name + ", " + m.at[p.dataIndex], ms(m.values[p.dataIndex]), r ? ms(r[0]) + " to " + ms(r[1]) : "too few samples for an interval"]);
+        }
+      },
+      xAxis: { type: "category", data: list[0].at, name: "percentile", nameLocation: "middle", nameGap: 28 },
+      yAxis: { type: "log", name: "ms" },
+      series: series
+    });
   }
 
   function bars(id, h, colour) {
@@ -117,14 +205,28 @@
 
   // A chart for each panel: medians as a line or bars, the trials as dots.
   function points(c) {
-    var colours = ["#4c6ef5", "#f08c00"];
+    var colours = ["#4c6ef5", "#f08c00"], doubt = { SUSPECT: "emptyTriangle", INVALID: "diamond" };
     c.panels.forEach(function (p, i) {
       var series = [];
       p.series.forEach(function (s, k) {
         series.push({
-          name: s.name, type: p.lines ? "line" : "bar", data: s.values, symbolSize: 7, barMaxWidth: 40,
+          name: s.name, type: p.lines ? "line" : "bar", symbolSize: 7, barMaxWidth: 40,
+          data: s.values.map(function (v, at) { // of a run in doubt the mark is another
+            var mark = doubt[p.verdicts[at]];
+            if (v === null || !mark) { return v; }
+            var colour = p.verdicts[at] === "INVALID" ? "#c92a2a" : colours[k];
+            if (p.lines) { return { value: v, symbol: mark, symbolSize: 11, itemStyle: { color: colour } }; }
+            return { value: v, itemStyle: { color: colours[k], borderColor: colour === colours[k] ? "#343a40" : colour, borderWidth: 3, borderType: "dashed" } };
+          }),
           itemStyle: { color: colours[k] }, lineStyle: { color: colours[k] }
         });
+        var bars = [];
+        s.intervals.forEach(function (r, at) { if (r) { bars.push([at, r[0], r[1]]); } });
+        if (bars.length > 0) {
+          series.push(whiskers(s.name, bars, p.lines ? colours[k] : "#343a40", p.lines ? null : function (api) {
+            return api.barLayout({ barMaxWidth: 40, count: p.series.length })[k].offsetCenter;
+          }));
+        }
         var dots = [];
         s.trials.forEach(function (list, at) { list.forEach(function (v) { dots.push([at, v]); }); });
         if (dots.length > 0) {
@@ -136,13 +238,17 @@
       });
       draw("panel" + i, {
         title: { text: p.title, left: "center", textStyle: { fontSize: 14 } },
-        legend: { top: 26, show: series.length > 1 },
+        legend: { top: 26, show: p.series.length > 1 || p.series[0].trials.some(function (l) { return l.length > 0; }) },
         grid: { left: 70, right: 20, top: 60, bottom: 60 },
         tooltip: {
           confine: true,
           formatter: function (t) {
             var v = Array.isArray(t.value) ? t.value[1] : t.value;
-            return lines([p.labels[Array.isArray(t.value) ? t.value[0] : t.dataIndex], t.seriesName + ": " + Number(v).toPrecision(6)]);
+            var at = Array.isArray(t.value) ? t.value[0] : t.dataIndex, said = [p.labels[at], t.seriesName + ": " + Number(v).toPrecision(6)];
+            var line = p.series.filter(function (s) { return s.name === t.seriesName; })[0], r = line && line.intervals[at];
+            if (r) { said.push("95 % interval: " + Number(r[0]).toPrecision(6) + " to " + Number(r[1]).toPrecision(6)); }
+            if (p.verdicts[at]) { said.push(p.verdicts[at]); }
+            return lines(said);
           }
         },
         xAxis: {
