@@ -167,7 +167,7 @@ func TestReadSince(t *testing.T) {
 
 // The same prompts to the same server are a doubt, unless it has no cache of them.
 func TestRepeated(t *testing.T) {
-	r := &runner{sent: map[[2]string]string{}}
+	r := &runner{sent: map[[3]string]string{}}
 	run := func(name, url, sum string, uncached bool, change func(*bench.Result)) string {
 		res := &bench.Result{Plan: &bench.Plan{SHA256: sum}, Records: make([]metrics.Record, 1)}
 		if change != nil {
