@@ -46,7 +46,11 @@ func (s Step) salt() string {
 	if text == "" || text == bench.AutoSalt {
 		return text
 	}
-	sum := sha256.Sum256([]byte(text + "\x00" + s.Point.ID + "\x00" + strconv.Itoa(s.Trial)))
+	key := []string{text, s.Point.ID, strconv.Itoa(s.Trial)}
+	if s.Attempt > 1 { // the one before has sent prompts too
+		key = append(key, strconv.Itoa(s.Attempt))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(key, "\x00")))
 	return hex.EncodeToString(sum[:10])
 }
 

@@ -42,11 +42,7 @@ func CheckSalt(salt string) error {
 // they are: images alone, in the APIs that embed either those or texts.
 func (a API) Salted(body []byte, form SaltForm, salt string) ([]byte, error) {
 	if form == SaltField {
-		value, err := encode(salt)
-		if err != nil {
-			return nil, err
-		}
-		return sjson.SetRawBytes(body, "cache_salt", value)
+		return withField(body, salt)
 	}
 	s := salter(sha256.Sum256([]byte(salt)))
 	keys := []string{"prompt", "messages", "input"}
@@ -79,6 +75,21 @@ func (a API) Salted(body []byte, form SaltForm, salt string) ([]byte, error) {
 	return body, nil
 }
 
+// withField adds the field behind all others.
+func withField(body []byte, salt string) ([]byte, error) {
+	value, err := encode(salt)
+	if err != nil {
+		return nil, err
+	}
+	end := len(body) - 1
+	if end < 2 || body[0] != '{' || body[end] != '}' {
+		return nil, fmt.Errorf("the body is no JSON object with members")
+	}
+	out := make([]byte, 0, len(body)+len(value)+len(`,"cache_salt":`))
+	out = append(append(out, body[:end]...), `,"cache_salt":`...)
+	return append(append(out, value...), '}'), nil
+}
+
 // salter is the digest of a salt.
 type salter [sha256.Size]byte
 
@@ -98,17 +109,16 @@ func (s *salter) value(v gjson.Result) ([]byte, error) {
 	case !v.IsArray():
 		return nil, fmt.Errorf("neither a text nor a list")
 	}
-	list := v.Array()
-	switch {
-	case len(list) == 0:
+	switch first := v.Get("0"); {
+	case !first.Exists():
 		return []byte(v.Raw), nil
-	case list[0].Type == gjson.Number:
-		return s.ids(v, list), nil
-	case list[0].IsObject():
-		return s.messages(v, list)
+	case first.Type == gjson.Number:
+		return s.ids(v.Raw)
+	case first.IsObject():
+		return s.messages(v)
 	}
 	out := []byte{'['}
-	for i, item := range list {
+	for i, item := range v.Array() {
 		if i > 0 {
 			out = append(out, ',')
 		}
@@ -125,34 +135,35 @@ func (s *salter) value(v gjson.Result) ([]byte, error) {
 const mixedIDs = 16
 
 // ids orders the first ids anew: as many as before, all of the vocabulary, and
-// another order for another salt.
-func (s *salter) ids(v gjson.Result, list []gjson.Result) []byte {
-	n := min(mixedIDs, len(list))
-	order := make([]int, n)
+// another order for another salt. raw is the list in JSON.
+func (s *salter) ids(raw string) ([]byte, error) {
+	inside, rest := raw[1:len(raw)-1], ""
+	first := strings.SplitN(inside, ",", mixedIDs+1)
+	if len(first) > mixedIDs {
+		first, rest = first[:mixedIDs], ","+first[mixedIDs]
+	}
+	for _, id := range first {
+		if strings.Trim(id, "0123456789") != "" {
+			return nil, fmt.Errorf("%.20q is no token id", id)
+		}
+	}
+	order := make([]int, len(first))
 	for i := range order {
 		order[i] = i
 	}
 	// 32 bytes are 16 keys of two; equal ones keep their order.
 	key := func(i int) uint16 { return binary.BigEndian.Uint16(s[2*i:]) }
 	slices.SortStableFunc(order, func(a, b int) int { return int(key(a)) - int(key(b)) })
-	out := make([]byte, 0, len(v.Raw))
-	out = append(out, '[')
-	for i := range list {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		from := i
-		if i < n {
-			from = order[i]
-		}
-		out = append(out, list[from].Raw...)
+	mixed := make([]string, len(first))
+	for i, from := range order {
+		mixed[i] = first[from]
 	}
-	return append(out, ']')
+	return []byte("[" + strings.Join(mixed, ",") + rest + "]"), nil
 }
 
 // messages salts the first text of a chat, which a template puts first.
-func (s *salter) messages(v gjson.Result, list []gjson.Result) ([]byte, error) {
-	for i, m := range list {
+func (s *salter) messages(v gjson.Result) ([]byte, error) {
+	for i, m := range v.Array() {
 		content := m.Get("content")
 		if content.Type == gjson.String {
 			return sjson.SetRawBytes([]byte(v.Raw), fmt.Sprintf("%d.content", i), []byte(`"`+s.word()+content.Raw[1:]))
