@@ -116,7 +116,11 @@ func (s *session) salt() error {
 		}
 	}
 	if p.salted == openai.SaltPrompt && !idsAlone(s.cfg.API(), p.first.Body) {
-		p.warnf("The salt stands in front of each prompt, which is a few tokens longer for it: the server is not known to understand cache_salt.")
+		why := "the server is not known to look at cache_salt"
+		if s.cfg.Strict {
+			why = "--strict-openai does not send cache_salt"
+		}
+		p.warnf("The salt stands in front of each prompt, which is a few tokens longer for it: %s.", why)
 	}
 	return nil
 }
