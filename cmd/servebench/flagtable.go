@@ -328,7 +328,7 @@ var flagTable = []flagSpec{
 		More: "May be repeated. --base-url is the first of them; without it (and --host, --port) the first of these is."},
 	{Name: "reset-prefix-cache", Group: inOwnConnection, Arity: arityNone, Own: true, Help: "empty the server's prefix cache before the warm-up",
 		More: "vLLM allows it when started with VLLM_SERVER_DEV_MODE=1."},
-	{Name: "salt", Group: inOwnConnection, Own: true, Help: "TEXT that keeps prompts out of prefix caches filled with another salt; auto draws one",
+	{Name: "salt", Group: inOwnConnection, Own: true, Help: "TEXT: share no prefix cache with other salts; auto draws one",
 		More: "vLLM gets it as cache_salt, other servers in the prompt, where a text is a few tokens longer for it."},
 	{Name: "token-accounting", Group: inOwnConnection, Own: true, Default: "chunks", OwnChoices: []string{"chunks", "ids", "usage", "auto"},
 		Help: "what to ask the server for, to know the tokens of each event"},
