@@ -103,7 +103,7 @@ type Config struct {
 	// warm-up.
 	ResetPrefixCache bool `json:"reset_prefix_cache,omitempty"`
 	// Salt makes the prompts' prefixes unlike those of runs with another salt, so
-	// that no prefix cache holds them; "" changes nothing.
+	// that no prefix cache holds them; "" changes nothing, [AutoSalt] draws one.
 	Salt string `json:"salt,omitempty"`
 
 	// TokenAccounting says what is asked of the server so that it tells how many
@@ -275,6 +275,9 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateLoad()...)
 	errs = append(errs, c.validateForm()...)
 	errs = append(errs, c.validateSampling()...)
+	if err := c.validateSalt(); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, c.validateReplicas()...)
 	errs = append(errs, c.Telemetry.validate()...)
 	errs = append(errs, c.Declared.Publish.validate()...)

@@ -71,6 +71,10 @@ func (r *Result) setCounted(ext map[string]any) {
 	if q, hits := n[probe.PrefixQueries], n[probe.PrefixHits]; q > 0 && hits <= q {
 		ext["servebench.prefix_cache_hit_rate"] = float64(hits) / float64(q)
 	}
+	if r.PrefixCache != nil {
+		ext["servebench.prefix_cache"] = r.PrefixCache
+	}
+	r.setSalt(func(key string, value any) { ext["servebench."+key] = value })
 	if sp := r.Speculation; sp != nil {
 		ext["servebench.speculative_decoding"] = map[string]any{
 			"drafts": sp.Drafts, "draft_tokens": sp.DraftTokens, "accepted_tokens": sp.Accepted,

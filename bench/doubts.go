@@ -46,7 +46,7 @@ func (r *Result) doubts() (out []string) {
 	add(k.NotStreamed > 0 && r.Config.Stream && generates, "%d responses were not streamed: they have no TTFT, TPOT or ITL.", k.NotStreamed)
 	add(k.NoDone > 0, "%d streams ended without [DONE], after a finish reason.", k.NoDone)
 	add(k.Empty > 0 && generates, "%d completions have no output token.", k.Empty)
-	add(k.Cached > 0, "%d prompt tokens came from the server's prefix cache.", k.Cached)
+	out = append(out, r.PrefixCache.doubts(r)...)
 	add(k.Dialed > 0, "%d requests had to open a connection, whose time is inside their TTFT.", k.Dialed)
 	add(k.Redialed > 0, "%d idle connections were found closed by the server and replaced.", k.Redialed)
 	add(k.Undrained > 0, "%d connections were dropped, as the server kept the response open after [DONE].", k.Undrained)

@@ -30,6 +30,7 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 	if s.internal != nil {
 		r.Warnings = append(r.Warnings, "INVALID: an internal error of servebench ended the run.")
 	}
+	r.PrefixCache = r.prefixCache()
 	r.Warnings = append(r.Warnings, r.doubts()...)
 	if r.Summary.Completed > 0 {
 		r.judge()

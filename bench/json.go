@@ -355,6 +355,10 @@ func (r *Result) setOwn(o *object) {
 	own.set("outcomes", r.Summary.Outcomes)
 	own.set("token_sources", r.Summary.TokenSources)
 	own.set("counters", counters(&r.Summary.Counters))
+	if r.PrefixCache != nil {
+		own.set("prefix_cache", r.PrefixCache)
+	}
+	r.setSalt(own.set)
 	own.set("dataset_sha256", r.Plan.SHA256)
 	own.set("dataset_generator", r.Plan.Generator)
 	own.set("warnings", append([]string{}, r.Warnings...))

@@ -34,11 +34,12 @@ type Plan struct {
 	SHA256    string
 	Generator string
 	Synthetic bool
-	Tokenizer *tokenize.Info // nil where no local tokenizer was used
-	claimed   []int          // lengths that were asked for and nobody counted
-	special   int            // tokens the server puts around a prompt, uncounted here
-	aligned   int            // prompts that were cut to the length the server counts
-	Counted   string         // who counts prompts: "tokenizer", "server" or "nobody"
+	Tokenizer *tokenize.Info  // nil where no local tokenizer was used
+	claimed   []int           // lengths that were asked for and nobody counted
+	special   int             // tokens the server puts around a prompt, uncounted here
+	salted    openai.SaltForm // how the salt was sent; "" where there was none
+	aligned   int             // prompts that were cut to the length the server counts
+	Counted   string          // who counts prompts: "tokenizer", "server" or "nobody"
 	Warnings  []string
 }
 

@@ -76,6 +76,9 @@ type Result struct {
 	Analysis  *metrics.Analysis
 	Judgement *metrics.Judgement
 	vitals    *vitals
+	// PrefixCache is what came from the servers' prefix caches; nil where nothing
+	// completed.
+	PrefixCache *PrefixCache
 }
 
 // Simulated tells that the target said it is a simulator.
@@ -105,6 +108,7 @@ type session struct {
 	fleet  fleet          // all targets
 	tok    tokenize.Tokenizer
 	files  string      // where the tokenizer is, in this build or not; "" where there is none
+	drawn  bool        // the salt was
 	dated  atomic.Bool // a chat template was rendered that shows the date
 	res    *Result
 
@@ -124,6 +128,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	before, cancel := UntilStopped(ctx, cfg.Stop)
 	defer cancel()
 	if err := s.prepare(before); err != nil {
+		return s.failed(before, err)
+	}
+	if err := s.salt(); err != nil {
 		return s.failed(before, err)
 	}
 	if err := s.ready(before); err != nil {
@@ -159,7 +166,11 @@ func open(cfg Config) (*session, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &session{cfg: cfg, res: &Result{Plan: &Plan{Counted: "nobody"}}}
+	drawn := cfg.Salt == AutoSalt
+	if drawn {
+		cfg.Salt = NewSalt()
+	}
+	s := &session{cfg: cfg, drawn: drawn, res: &Result{Plan: &Plan{Counted: "nobody"}}}
 	s.res.Start = time.Now()
 	if err := s.openTokenizer(cfg.Model); err != nil {
 		return nil, err

@@ -382,7 +382,7 @@ func TestCounters(t *testing.T) {
 		{"all of it", prom("num_preemptions", 3, "prefix_cache_queries", 1000, "prefix_cache_hits", 900, "prompt_tokens", 1000, "generation_tokens", 50),
 			prom("num_preemptions", 3, "prefix_cache_queries", 1028, "prefix_cache_hits", 907, "prompt_tokens", 1028, "generation_tokens", 70),
 			map[string]any{"runpile.preemption_log_mentions": 0.0, "servebench.prefix_cache_query_tokens": 28.0, "servebench.prefix_cache_hit_tokens": 7.0,
-				"servebench.prefix_cache_hit_rate": 0.25, "servebench.server_prompt_tokens": 28.0, "servebench.server_generation_tokens": 20.0}, ""},
+				"servebench.prefix_cache_hit_rate": 0.25, "servebench.server_prompt_tokens": 28.0, "servebench.server_generation_tokens": 20.0}, "Warm cache: 7 of 28 prompt tokens (25.0 %)"},
 		{"no look-ups have no rate", prom("prefix_cache_queries", 5, "prefix_cache_hits", 0), prom("prefix_cache_queries", 5, "prefix_cache_hits", 0),
 			map[string]any{"servebench.prefix_cache_query_tokens": 0.0, "servebench.prefix_cache_hit_rate": nil, "runpile.preemption_log_mentions": nil}, ""},
 		{"preemptions", prom("num_preemptions", 3), prom("num_preemptions", 5), map[string]any{"runpile.preemption_log_mentions": 2.0}, "preempted running requests 2 times"},

@@ -168,10 +168,11 @@ func (p *blockPool) reset() {
 	clear(p.table)
 }
 
-// hashTo makes sure that the hashes of the first n blocks of size tokens are there. Each covers all tokens before it.
+// hashTo makes sure that the hashes of the first n blocks of size tokens are there. Each covers all tokens before it
+// and the salt.
 func (s *sequence) hashTo(n, size int) {
 	for i := len(s.hashes); i < n; i++ {
-		h := uint64(0)
+		h := s.salt
 		if i > 0 {
 			h = s.hashes[i-1]
 		}

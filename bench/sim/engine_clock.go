@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"sync"
 	"time"
 )
@@ -137,12 +139,21 @@ func (e *engine) pool(ctx context.Context, arrived time.Time, lengths []int) err
 	return nil
 }
 
+// saltHash is 0 for no salt.
+func saltHash(salt string) uint64 {
+	if salt == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(salt))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
 // runEngine makes the tokens where an engine does. The error says that the client went away.
 func (a *answer) runEngine(ctx context.Context, received time.Time) error {
 	e, g := a.s.engine, a.g
 	s := &sequence{promptTokens: g.promptTokens, maxTokens: g.maxTokens, word: a.word}
 	if a.s.cfg.Engine.PrefixCaching {
-		s.prompt = g.promptIDs
+		s.prompt, s.salt = g.promptIDs, saltHash(g.salt)
 	}
 	e.submit(s, received)
 	var steps []int
@@ -151,6 +162,7 @@ func (a *answer) runEngine(ctx context.Context, received time.Time) error {
 		if steps, err = e.wait(ctx, s, steps); err != nil {
 			return err
 		}
+		a.cached = s.cached // it does not change any more
 		for _, n := range steps {
 			made += n
 			// As with vLLM's --stream-interval the first token and the last go at once.

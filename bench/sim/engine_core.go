@@ -11,6 +11,8 @@ import (
 type sequence struct {
 	promptTokens int
 	prompt       []int32 // the ids, for the prefix cache; nil takes no part in it
+	salt         uint64  // of the prompt's hashes
+	cached       int     // tokens that came from the prefix cache when it was first admitted
 	maxTokens    int     // to generate; a pooling request counts as one
 	word         int     // which of words the answer begins with
 	pooled       bool
@@ -257,6 +259,7 @@ func (c *core) scheduleWaiting(budget int) {
 		if c.PrefixCaching && s.prompt != nil && !s.preempted {
 			c.queries += uint64(s.tokens())
 			c.hits += uint64(cached)
+			s.cached = cached
 		}
 		c.pool.share(s, hits)
 		s.computed = cached

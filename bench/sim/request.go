@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // api is which of the endpoints that generate a request came to.
@@ -26,6 +27,7 @@ type generation struct {
 	promptTokens int
 	promptIDs    []int32 // only with returnIDs or a prefix cache
 	maxTokens    int
+	salt         string // of the prefix cache
 
 	stream          bool
 	includeUsage    bool
@@ -76,6 +78,7 @@ func (s *Server) decodeGeneration(body []byte, of api) (*generation, *apiError) 
 		choices, several = f.integer("n")
 		f.streamOptions(g)
 	}
+	g.salt = f.text("cache_salt", "")
 	p, bad := f.prompt(of)
 	if invalid := f.err(); invalid != nil {
 		return nil, invalid
@@ -83,6 +86,10 @@ func (s *Server) decodeGeneration(body []byte, of api) (*generation, *apiError) 
 	switch {
 	case bad != nil:
 		return nil, bad
+	case f.has("cache_salt") && g.salt == "":
+		return nil, badRequest("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided. (parameter=cache_salt)")
+	case utf8.RuneCountInString(g.salt) > 128 || strings.ContainsAny(g.salt, "@/\\\x00"):
+		return nil, badRequest("cache_salt", "Parameter 'cache_salt' must be at most 128 characters and must not contain '@', '/', '\\\\', or NUL. (parameter=cache_salt)")
 	case f.has("stream_options") && !g.stream && of != ofResponse:
 		return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
 	case !s.serves(g.model):

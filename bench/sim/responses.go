@@ -85,7 +85,9 @@ func (a *answer) object(b []byte, done bool) []byte {
 func (a *answer) replyUsage(b []byte) []byte {
 	b = append(b, `{"input_tokens":`...)
 	b = strconv.AppendInt(b, int64(a.g.promptTokens), 10)
-	b = append(b, `,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0,"input_tokens_per_turn":[],"cached_tokens_per_turn":[]},"output_tokens":`...)
+	b = append(b, `,"input_tokens_details":{"cached_tokens":`...)
+	b = strconv.AppendInt(b, int64(a.cached), 10)
+	b = append(b, `,"cache_write_tokens":0,"input_tokens_per_turn":[],"cached_tokens_per_turn":[]},"output_tokens":`...)
 	b = strconv.AppendInt(b, int64(a.g.maxTokens), 10)
 	b = append(b, `,"output_tokens_details":{"reasoning_tokens":0,"tool_output_tokens":0,"output_tokens_per_turn":[],"tool_output_tokens_per_turn":[]},"total_tokens":`...)
 	b = strconv.AppendInt(b, int64(a.g.promptTokens+a.g.maxTokens), 10)

@@ -94,6 +94,9 @@ type Config struct {
 	Seed uint64 `json:"seed"`
 	// Slots is how many requests are served at the same time; the others wait in order of arrival. 0 means no limit.
 	Slots int `json:"slots"`
+	// PromptTokensDetails tells in the usage how much of a prompt came from the prefix cache
+	// (--enable-prompt-tokens-details). The Responses API always does.
+	PromptTokensDetails bool `json:"prompt_tokens_details"`
 	// TokensPerChunk is how many tokens an event after the first one carries. 0 means 1.
 	TokensPerChunk int `json:"tokens_per_chunk"`
 	// MaxModelLen is the largest prompt plus max_tokens, in tokens. 0 means 131072.

@@ -59,6 +59,7 @@ type answer struct {
 	number  uint64
 	word    int    // of the first token
 	reply   *reply // of a response; nil elsewhere
+	cached  int    // tokens of the prompt that came from the prefix cache; known with the first token
 
 	// Parts of every event, made once.
 	head  []byte // up to the choices' opening bracket
@@ -247,7 +248,12 @@ func (a *answer) text(b []byte, first, n int) []byte {
 func (a *answer) usage() {
 	b := append(a.buf[:0], a.head...)
 	b = append(b, ']')
-	b = append(a.counts(b, a.g.maxTokens), '}')
+	b = a.counts(b, a.g.maxTokens)
+	if a.s.cfg.PromptTokensDetails {
+		b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
+		b = append(strconv.AppendInt(b, int64(a.cached), 10), '}')
+	}
+	b = append(b, '}')
 	a.buf = append(b, fingerprint...)
 }
 
@@ -337,7 +343,13 @@ func (a *answer) whole() []byte {
 	}
 	b = append(b, `,"routed_experts":null}],"service_tier":null`+fingerprint...)
 	b = a.counts(b, g.maxTokens)
-	b = append(b, `,"prompt_tokens_details":null,"completion_tokens_details":null}`...)
+	if a.s.cfg.PromptTokensDetails {
+		b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
+		b = strconv.AppendInt(b, int64(a.cached), 10)
+		b = append(b, `,"created_cache_tokens":null,"multimodal_tokens":null},"completion_tokens_details":null}`...)
+	} else {
+		b = append(b, `,"prompt_tokens_details":null,"completion_tokens_details":null}`...)
+	}
 	if g.api == ofChat {
 		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
 		b = append(a.promptIDs(b), `,"prompt_text":null`...)

@@ -25,7 +25,8 @@ type Step struct {
 }
 
 // config is the configuration of one trial. Those of a point with several are told
-// apart by the label repetition_index, unless the file has its own.
+// apart by the label repetition_index, unless the file has its own, and each has a
+// salt of its own, if one was asked for.
 func (s Step) config() bench.Config {
 	cfg := s.Point.Config
 	if _, ok := cfg.Declared.Labels["repetition_index"]; s.Point.Repeat > 1 && !ok {
@@ -33,7 +34,24 @@ func (s Step) config() bench.Config {
 		maps.Copy(labels, cfg.Declared.Labels)
 		cfg.Declared.Labels = labels
 	}
+	cfg.Salt = s.salt()
 	return cfg
+}
+
+// salt is the trial's own: with one for all, the second would find the prompts of
+// the first in the cache. The same text gives the same salts in another sweep;
+// each run draws its own where none is written.
+func (s Step) salt() string {
+	text := s.Point.Config.Salt
+	if text == "" || text == bench.AutoSalt {
+		return text
+	}
+	key := []string{text, s.Point.ID, strconv.Itoa(s.Trial)}
+	if s.Attempt > 1 { // the one before has sent prompts too
+		key = append(key, strconv.Itoa(s.Attempt))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(key, "\x00")))
+	return hex.EncodeToString(sum[:10])
 }
 
 // order is that of an experiment's trials. Points follow each other as they

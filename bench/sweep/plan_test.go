@@ -17,6 +17,7 @@ import (
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/dataset"
 	"github.com/servebench/servebench/loadgen"
+	"github.com/servebench/servebench/loadgen/openai"
 	"github.com/servebench/servebench/manifest"
 	"github.com/servebench/servebench/metrics"
 )
@@ -165,9 +166,33 @@ func TestReadSince(t *testing.T) {
 	}
 }
 
+// Each trial has a salt of its own, the same one whenever it is asked, or draws it.
+func TestSaltOfTrial(t *testing.T) {
+	seen := map[string]string{}
+	for _, s := range []Step{
+		{Point: &Point{ID: "a"}, Trial: 1}, {Point: &Point{ID: "a"}, Trial: 2}, {Point: &Point{ID: "b"}, Trial: 1},
+		{Point: &Point{ID: "a"}, Trial: 1, Attempt: 2},
+	} {
+		what := fmt.Sprint(s.Point.ID, s.Trial, s.Attempt)
+		for _, text := range []string{"x", "y"} {
+			s.Point.Config.Salt = text
+			salt := s.config().Salt
+			if before := seen[salt]; before != "" || salt != s.config().Salt || openai.CheckSalt(salt) != nil {
+				t.Errorf("%s %s: the salt %q, also that of %q", text, what, salt, before)
+			}
+			seen[salt] = text + what
+		}
+		for _, text := range []string{"", bench.AutoSalt} {
+			if s.Point.Config.Salt = text; s.config().Salt != text {
+				t.Errorf("the salt %q of %s became %q", text, what, s.config().Salt)
+			}
+		}
+	}
+}
+
 // The same prompts to the same server are a doubt, unless it has no cache of them.
 func TestRepeated(t *testing.T) {
-	r := &runner{sent: map[[2]string]string{}}
+	r := &runner{sent: map[[3]string]string{}}
 	run := func(name, url, sum string, uncached bool, change func(*bench.Result)) string {
 		res := &bench.Result{Plan: &bench.Plan{SHA256: sum}, Records: make([]metrics.Record, 1)}
 		if change != nil {
@@ -190,6 +215,8 @@ func TestRepeated(t *testing.T) {
 		{"x", "1", false, func(r *bench.Result) { r.Config.ResetPrefixCache = true }, ""},
 		{"x", "1", false, func(r *bench.Result) { r.Engine.Simulated = true }, ""},
 		{"x", "", false, nil, ""},
+		{"x", "1", false, func(r *bench.Result) { r.Config.Salt = "s" }, ""},
+		{"x", "1", false, func(r *bench.Result) { r.Config.Salt = "t" }, ""},
 	} {
 		if got := run(string(rune('a'+i)), c.url, c.sum, c.uncached, c.change); got != c.want {
 			t.Errorf("run %d: %q, want %q", i, got, c.want)

@@ -136,7 +136,7 @@ type runner struct {
 	srv     Server         // the running server, nil if there is none
 	cfg     *server.Config // what it was started from
 	logFrom map[string]int64
-	sent    map[[2]string]string // by base URL and digest of the bodies: the run that sent them
+	sent    map[[3]string]string // by base URL and digest of the bodies and salt: the run that sent them
 }
 
 // Run runs what is left of an experiment and returns what became of each point
@@ -200,7 +200,7 @@ func open(e *Experiment, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{Options: o, e: e, state: st, logFrom: map[string]int64{}, sent: map[[2]string]string{}}
+	r := &runner{Options: o, e: e, state: st, logFrom: map[string]int64{}, sent: map[[3]string]string{}}
 	if n := st.trials(); n > 0 && !o.Resume {
 		return nil, fmt.Errorf("%s has results of %d runs; want to resume the experiment, or another folder", statePath(o.Dir, e.About.ID), n)
 	}
@@ -396,7 +396,7 @@ func (r *runner) stopServer(ctx context.Context) {
 		r.note("the server did not stop in good order: %v", err)
 	}
 	urls := r.srv.URLs()
-	maps.DeleteFunc(r.sent, func(k [2]string, _ string) bool { return k[0] == urls[0] })
+	maps.DeleteFunc(r.sent, func(k [3]string, _ string) bool { return k[0] == urls[0] })
 	r.srv, r.cfg = nil, nil
 	clear(r.logFrom)
 }

@@ -142,7 +142,7 @@ func (r *runner) repeated(name, url string, uncached bool, res *bench.Result) st
 	if res.Plan == nil || res.Plan.SHA256 == "" || len(res.Records) == 0 {
 		return ""
 	}
-	key := [2]string{url, res.Plan.SHA256}
+	key := [3]string{url, res.Plan.SHA256, res.Config.Salt}
 	before := r.sent[key]
 	if before == "" {
 		r.sent[key] = name

@@ -145,6 +145,7 @@ var simVLLMFlags = []flagSpec{
 	{Name: "max-num-batched-tokens", Unset: "2048", Help: "tokens computed in one step"},
 	{Name: "enable-chunked-prefill", Unset: "on", Help: "compute a prompt over several steps"},
 	{Name: "enable-prefix-caching", Unset: "on", Help: "keep blocks for prompts that begin alike"},
+	{Name: "enable-prompt-tokens-details", Help: "tell in the usage how much of a prompt came from the prefix cache"},
 	{Name: "block-size", Unset: "16", Help: "tokens of a block of the KV cache"},
 	{Name: "num-gpu-blocks-override", Help: "KV cache in blocks: blocks * block-size tokens"},
 	{Name: "kv-cache-memory-bytes", Help: "KV cache in bytes: bytes / kv-bytes-per-token tokens"},

@@ -69,6 +69,7 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	c.Jitter, c.Truth = o.between("jitter", 0, 1), o.on("truth", false)
 	c.Seed = uint64(int64(o.number("seed")))
 	c.MaxModelLen = max(int(o.between("max-model-len", -1, 1<<30)), 0)
+	c.PromptTokensDetails = o.on("enable-prompt-tokens-details", false)
 	c.TokensPerChunk = int(o.between("tokens-per-chunk", 1, 1<<20))
 	if o.has("stream-interval") {
 		if o.has("tokens-per-chunk") {
