@@ -275,6 +275,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateLoad()...)
 	errs = append(errs, c.validateForm()...)
 	errs = append(errs, c.validateSampling()...)
+	errs = append(errs, c.validateAccounting()...)
 	errs = append(errs, c.validateReplicas()...)
 	errs = append(errs, c.Telemetry.validate()...)
 	errs = append(errs, c.Declared.Publish.validate()...)

@@ -70,6 +70,7 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	c.Seed = uint64(int64(o.number("seed")))
 	c.MaxModelLen = max(int(o.between("max-model-len", -1, 1<<30)), 0)
 	c.TokensPerChunk = int(o.between("tokens-per-chunk", 1, 1<<20))
+	c.ReasoningTokens = int(o.between("reasoning-tokens", 0, 1<<20))
 	if o.has("stream-interval") {
 		if o.has("tokens-per-chunk") {
 			o.badf("stream-interval", "--tokens-per-chunk is the same; want one of the two")
