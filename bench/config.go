@@ -278,6 +278,7 @@ func (c Config) Validate() error {
 	if err := c.validateSalt(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.validateAccounting()...)
 	errs = append(errs, c.validateReplicas()...)
 	errs = append(errs, c.Telemetry.validate()...)
 	errs = append(errs, c.Declared.Publish.validate()...)

@@ -741,6 +741,7 @@ func (d *document) extensions() map[string]any {
 	if sp := r.Speculation; sp != nil && sp.Length() >= 1 {
 		ext["runpile.speculative_accept_length"] = sp.Length()
 	}
+	r.setAccounting(func(key string, value any) { ext["servebench."+key] = value })
 	r.setWatched(ext)
 	r.setSure(ext)
 	for _, m := range r.OwnMetrics() {

@@ -26,6 +26,8 @@ func (r *Result) doubts() (out []string) {
 			add(true, "Of the failed requests %s.", failuresByReplica(r.Records, n))
 		}
 		name := openai.ForeignIn(first.Error)
+		refused := openai.AccountsIn(first.Error)
+		add(refused != "" && first.Outcome == metrics.HTTP, "The server refuses %s; --token-accounting chunks does not send it.", refused)
 		add(name != "" && first.Outcome == metrics.HTTP, "--strict-openai sends only OpenAI's own parameters, without %s.", name)
 	}
 	add(s.Outcomes[metrics.ClientResource] > 0, "%d requests found no descriptor or port here: raise the limit of open files (ulimit -n) above the concurrency.", s.Outcomes[metrics.ClientResource])
@@ -37,6 +39,7 @@ func (r *Result) doubts() (out []string) {
 	if !r.pools() {
 		out = append(out, r.tokenDoubts()...)
 		out = append(out, r.lengthDoubts()...)
+		out = append(out, r.accountingDoubts()...)
 	}
 	add(r.pools() && len(r.Config.Goodput) > 0, "--goodput is not reported where nothing is generated, as in vLLM.")
 	for _, kv := range r.Config.Metadata {

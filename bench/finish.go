@@ -84,7 +84,8 @@ func (r *Result) redact() {
 	if r.Failure != nil {
 		r.Failure.MessageSanitized, _ = red.String(r.Failure.MessageSanitized)
 	}
-	known := map[string]string{"": ""} // failures repeat themselves
+	r.Accounting.Why, _ = red.String(r.Accounting.Why) // it may quote a server
+	known := map[string]string{"": ""}                 // failures repeat themselves
 	for i := range r.Records {
 		rec := &r.Records[i]
 		clean, ok := known[rec.Error]

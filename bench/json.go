@@ -354,6 +354,7 @@ func (r *Result) setOwn(o *object) {
 	own.set("peak_output_tokens_per_s", float(r.Summary.MaxTokenRate))
 	own.set("outcomes", r.Summary.Outcomes)
 	own.set("token_sources", r.Summary.TokenSources)
+	r.setAccounting(own.set)
 	own.set("counters", counters(&r.Summary.Counters))
 	if r.PrefixCache != nil {
 		own.set("prefix_cache", r.PrefixCache)
@@ -392,7 +393,9 @@ func (r *Result) OwnMetrics() (out []OwnMetric) {
 		put(OwnMetric{Key: key, Label: label, Dist: d, Client: true})
 	}
 	add("ttft_token_ms", "TTFT, first token", s.Token.TTFT, s.VLLM.TTFT)
+	add("ttft_visible_ms", "TTFT, visible output", s.TTFTVisible, nil)
 	add("tpot_token_ms", "TPOT, token events", s.Token.TPOT, s.VLLM.TPOT)
+	add("tpot_after_first_chunk_ms", "TPOT after first chunk", s.TPOTAfterFirst, s.Token.TPOT)
 	add("itl_token_ms", "ITL, token events", s.Token.ITL, s.VLLM.ITL)
 	add("itl_per_token_ms", "ITL per token", s.ITLPerToken, s.VLLM.ITL)
 	add("e2el_token_ms", "E2EL, last token", s.Token.E2EL, s.VLLM.E2EL)

@@ -55,6 +55,9 @@ func Prepare(ctx context.Context, cfg Config) (*Plan, error) {
 	if s.tok == nil && !s.cfg.Dataset.TokenIDs {
 		s.warnf("No local tokenizer counts the prompts; the run itself asks the server, and their bytes may then differ.")
 	}
+	if s.cfg.accounting() == byAuto {
+		s.warnf("--token-accounting auto asks the server first; the bodies of the run, and their sha256, may be others.")
+	}
 	if err := s.build(ctx, false); err != nil {
 		return nil, err
 	}
@@ -236,6 +239,7 @@ func (s *session) collector() *collector {
 		format: openai.Format{
 			API: s.cfg.API(), Model: s.servedModel(), Stream: s.cfg.Stream, IgnoreEOS: s.cfg.IgnoreEOS,
 			Logprobs: s.cfg.Logprobs, Strict: s.cfg.Strict, Sampling: s.cfg.Sampling, Extra: s.cfg.Extra,
+			TokenIDs: s.res.Accounting.Used == byIDs, RunningUsage: s.res.Accounting.Used == byUsage,
 		},
 		claims: s.res.Plan.Counted == "nobody" && !s.cfg.Dataset.TokenIDs,
 	}

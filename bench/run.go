@@ -76,6 +76,8 @@ type Result struct {
 	Analysis  *metrics.Analysis
 	Judgement *metrics.Judgement
 	vitals    *vitals
+	// Accounting is what was asked of the server to know the tokens of events.
+	Accounting Accounting
 	// PrefixCache is what came from the servers' prefix caches; nil where nothing
 	// completed.
 	PrefixCache *PrefixCache
@@ -170,7 +172,7 @@ func open(cfg Config) (*session, error) {
 	if drawn {
 		cfg.Salt = NewSalt()
 	}
-	s := &session{cfg: cfg, drawn: drawn, res: &Result{Plan: &Plan{Counted: "nobody"}}}
+	s := &session{cfg: cfg, drawn: drawn, res: &Result{Plan: &Plan{Counted: "nobody"}, Accounting: cfg.accounts()}}
 	s.res.Start = time.Now()
 	if err := s.openTokenizer(cfg.Model); err != nil {
 		return nil, err
@@ -222,13 +224,19 @@ func (s *session) prepare(ctx context.Context) error {
 		}
 		return err
 	}
+	s.account(ctx)
+	changed := s.res.Accounting.Asked == byAuto && s.res.Accounting.Used != byChunks
 	// A template may begin with the BOS that the server adds, which only a
 	// tokenizer can tell: the server's, where there is none here.
-	if d := &s.cfg.Dataset; early && (s.tok != nil || s.files == "" || d.SkipTemplate || d.Chat) {
+	if d := &s.cfg.Dataset; early && !changed && (s.tok != nil || s.files == "" || d.SkipTemplate || d.Chat) {
 		return nil
 	}
 	s.cfg.Progress.enter("prompts", 0)
-	return s.build(ctx, true)
+	err := s.build(ctx, true)
+	if err == nil && s.longPrompts() {
+		err = s.build(ctx, true)
+	}
+	return err
 }
 
 // checkFile tells that a data set's file is not there, before the server is

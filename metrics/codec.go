@@ -27,6 +27,9 @@ type line struct {
 	RxDelay      []time.Duration `json:"rx_delay_ns"`
 	Tokens       []int           `json:"tokens,omitempty"`
 	NotBearing   []int           `json:"not_bearing,omitempty"`
+	Reasoned     bool            `json:"reasoned,omitempty"`
+	Visible      int             `json:"first_visible,omitempty"`
+	Reasoning    int             `json:"reasoning_tokens,omitempty"`
 	PromptTokens *int            `json:"prompt_tokens,omitempty"`
 	OutputTokens *int            `json:"output_tokens,omitempty"`
 	CachedTokens int             `json:"cached_tokens,omitempty"`
@@ -55,6 +58,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Seq: r.Seq, ID: r.ID, Replica: r.Replica, Due: r.Due, Slot: r.Slot, Sent: r.Sent, Done: r.Done,
 		Arrivals: r.Arrivals, RxDelay: r.RxDelay, Tokens: r.Tokens, NotBearing: r.NotBearing,
 		CachedTokens: r.CachedTokens, TokenSource: r.TokenSource,
+		Reasoned: r.Reasoned, Visible: r.Visible, Reasoning: r.ReasoningTokens,
 		Status: r.Status, Outcome: r.Outcome, Error: r.Error, Reused: r.Reused, Connect: r.Connect,
 		NoDone: r.NoDone, NotStreamed: r.NotStreamed, Mismatch: r.UsageMismatch, BadUsage: r.BadUsage,
 		Redialed: r.Redialed, Clamped: r.Clamped, Discarded: r.Discarded, NoStamp: r.NoStamp,
@@ -95,6 +99,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		Seq: l.Seq, ID: l.ID, Replica: l.Replica, Due: l.Due, Slot: l.Slot, Sent: l.Sent, Done: l.Done,
 		Arrivals: some(l.Arrivals), RxDelay: some(l.RxDelay), Tokens: some(l.Tokens), NotBearing: some(l.NotBearing),
 		CachedTokens: l.CachedTokens, TokenSource: l.TokenSource,
+		Reasoned: l.Reasoned, Visible: l.Visible, ReasoningTokens: l.Reasoning,
 		Status: l.Status, Outcome: l.Outcome, Error: l.Error, Reused: l.Reused, Connect: l.Connect,
 		NoDone: l.NoDone, NotStreamed: l.NotStreamed, UsageMismatch: l.Mismatch, BadUsage: l.BadUsage,
 		Redialed: l.Redialed, Clamped: l.Clamped, Discarded: l.Discarded, NoStamp: l.NoStamp,
@@ -134,6 +139,9 @@ func (l *line) check() error {
 			return errors.New("not_bearing does not index arrivals_ns in order")
 		}
 	}
+	if l.Visible != 0 && (!l.Reasoned || l.Visible < 0 || l.Visible >= len(l.Arrivals)) {
+		return errors.New("first_visible is no index of arrivals_ns behind reasoning")
+	}
 	if l.First != nil && (len(l.Arrivals) == 0 || *l.First != l.Arrivals[0]) {
 		return errors.New("first_ns is not the first of arrivals_ns")
 	}
@@ -162,6 +170,7 @@ func (l *line) checkCounts() error {
 	errs := []error{
 		bad("seq", int64(l.Seq)), bad("replica", int64(l.Replica)), bad("status", int64(l.Status)), bad("connect_ns", int64(l.Connect)),
 		optional("prompt_tokens", l.PromptTokens), optional("output_tokens", l.OutputTokens), bad("cached_tokens", int64(l.CachedTokens)),
+		bad("reasoning_tokens", int64(l.Reasoning)),
 		bad("bad_usage", int64(l.BadUsage)), bad("redialed", int64(l.Redialed)), bad("clamped", int64(l.Clamped)),
 		bad("discarded", int64(l.Discarded)), bad("no_stamp", int64(l.NoStamp)), bad("trailing_bytes", int64(l.Trailing)),
 	}

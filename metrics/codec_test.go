@@ -19,7 +19,7 @@ var full = metrics.Record{
 	PromptTokens: 11, OutputTokens: 3, CachedTokens: 8, TokenSource: metrics.FromUsage,
 	Status: 200, Outcome: metrics.OK, Error: `a "quoted" <é> word`, Reused: true,
 	NoDone: true, NotStreamed: true, UsageMismatch: true, BadUsage: 1, Redialed: 2, Clamped: 3, Discarded: 4, NoStamp: 5,
-	Trailing: 6, Undrained: true,
+	Trailing: 6, Undrained: true, Reasoned: true, Visible: 2, ReasoningTokens: 2,
 }
 
 func write(t testing.TB, records ...metrics.Record) string {
@@ -75,7 +75,7 @@ func TestEveryFieldGoesThroughTheFile(t *testing.T) {
 
 // inconsistent tells the records that no run makes.
 func inconsistent(r metrics.Record) bool {
-	return len(r.RxDelay) != len(r.Arrivals) || len(r.NotBearing) > 0 && len(r.Arrivals) == 0 || r.Sent == 0 || r.Slot == 0 || r.Headers == 0 || r.Done == 0 || r.Outcome == ""
+	return len(r.RxDelay) != len(r.Arrivals) || len(r.NotBearing) > 0 && len(r.Arrivals) == 0 || r.Sent == 0 || r.Slot == 0 || r.Headers == 0 || r.Done == 0 || r.Outcome == "" || r.Visible > 0 && !r.Reasoned
 }
 
 // The names are those of docs/measurement.md; what did not happen is absent.
@@ -85,7 +85,7 @@ func TestLinesOfTheFile(t *testing.T) {
 		r    metrics.Record
 		want string
 	}{
-		{"all fields", full, `{"seq":3,"id":"bench-3","replica":1,"due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
+		{"all fields", full, `{"seq":3,"id":"bench-3","replica":1,"due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"reasoned":true,"first_visible":2,"reasoning_tokens":2,"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
 		{"no tokens is not no count", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.OK, TokenSource: metrics.FromUsage, Status: 200}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"headers_ns":0,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"output_tokens":0,"token_source":"usage","status":200,"outcome":"ok","reused":false}`},
 		{"no connection", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.Connect, Error: "refused"}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"outcome":"connect","error":"refused","reused":false}`},
 	} {
@@ -162,6 +162,9 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"less than no token", with(`"outcome"`, `"prompt_tokens":-3,"outcome"`), "prompt_tokens is -3"},
 		{"a negative delay", with(`"rx_delay_ns":[0]`, `"rx_delay_ns":[-9]`), "rx_delay_ns is -9"},
 		{"2^53 tokens", with(`"outcome"`, `"tokens":[9007199254740992],"outcome"`), "tokens is 9007199254740992"},
+		{"visible without reasoning", with(`"outcome"`, `"first_visible":1,"outcome"`), "first_visible"},
+		{"visible behind the end", with(`"outcome"`, `"reasoned":true,"first_visible":1,"outcome"`), "first_visible"},
+		{"less than no reasoning", with(`"outcome"`, `"reasoning_tokens":-1,"outcome"`), "reasoning_tokens is -1"},
 		{"dropped, but sent", with(`"outcome":"ok"`, `"outcome":"dropped"`), "times of a request that was not sent"},
 	} {
 		got, err := read(good + "\n" + good + "\n" + c.line + "\n" + good + "\n")

@@ -30,7 +30,7 @@ var logged = []struct {
 	tag string
 	m   metric
 }{
-	{"ttft", ttft}, {"ttft_token", ttftToken}, {"itl", itlToken}, {"itl_per_token", itlPerToken},
+	{"ttft", ttft}, {"ttft_token", ttftToken}, {"ttft_visible", ttftVisible}, {"itl", itlToken}, {"itl_per_token", itlPerToken},
 	{"tpot", tpotToken}, {"e2el", e2elToken}, {"ttft_from_due", ttftFromDue}, {"e2el_from_due", e2elFromDue},
 	{"queue_wait", queueWait}, {"lag", lag}, {"ramp_lag", rampLag}, {"rx_delay", rxDelay}, {"connect", connect},
 }

@@ -67,11 +67,19 @@ type Record struct {
 	Tokens []int
 	// NotBearing holds the indices of arrivals without a token.
 	NotBearing []int
+	// Reasoned tells that reasoning came before anything visible. Visible is then
+	// the index of the first arrival with visible output (text, a refusal, a tool
+	// call), 0 where none came.
+	Reasoned bool
+	Visible  int
 
 	PromptTokens int         // 0 where nobody told
 	OutputTokens int         // by TokenSource
 	CachedTokens int         // prompt tokens served from the prefix cache, by the server's usage
 	TokenSource  TokenSource // "" where nothing was counted
+	// ReasoningTokens are those of OutputTokens that the server's usage says were
+	// reasoning; 0 where it told none.
+	ReasoningTokens int
 
 	Status  int     // HTTP status; 0 where no response came
 	Outcome Outcome // "" where the request was never sent

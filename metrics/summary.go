@@ -76,6 +76,15 @@ type Summary struct {
 	VLLM, Token Latencies
 	// ITLPerToken shares each gap among the tokens of its chunk, where known.
 	ITLPerToken *Dist
+	// TPOTAfterFirst is tpot without what the first chunk brought: the time after
+	// it over the tokens after it. Chunks are the tokens of chunks. Both are nil
+	// where no request told them.
+	TPOTAfterFirst *Dist
+	Chunks         *ChunkSizes
+	// TTFTVisible is the time to the first visible output of the requests in which
+	// reasoning came before it.
+	TTFTVisible *Dist
+	Reasoning   Reasoning
 	// TTFTFromDue and E2ELFromDue count from the due time; open loop only.
 	TTFTFromDue, E2ELFromDue *Dist
 	// ClientQueue is vLLM's client_queue_time: Sent minus the instant its client
@@ -171,6 +180,7 @@ func (s *Summary) completed(r *Record) {
 	s.InputTokens = plus(s.InputTokens, r.PromptTokens)
 	s.OutputTokens = plus(s.OutputTokens, r.OutputTokens)
 	s.Counters.Cached = plus(s.Counters.Cached, r.CachedTokens)
+	s.Reasoning.add(r)
 	if r.TokenSource != "" {
 		widen(&s.OutputRange, r.OutputTokens, len(s.TokenSources) == 0)
 		s.TokenSources[r.TokenSource]++
@@ -212,6 +222,7 @@ const (
 	clientQueue
 	e2elWithQueue
 	ttftToken
+	ttftVisible
 	itlToken
 	tpotToken
 	e2elToken
@@ -268,6 +279,9 @@ func (r *Record) latencies(o Options, put func(m metric, ns int64, k int)) {
 	}
 	put(ttft, int64(chunk.first-r.Sent), 1)
 	put(ttftToken, int64(token.first-r.Sent), 1)
+	if r.Visible > 0 && r.Visible < len(r.Arrivals) {
+		put(ttftVisible, int64(r.Arrivals[r.Visible]-r.Sent), 1)
+	}
 	if o.OpenLoop {
 		put(ttftFromDue, int64(token.first-r.Due), 1)
 	}
@@ -318,6 +332,7 @@ type collector struct {
 	all     [metricCount]samples
 	tpot    ratios // vLLM's reading
 	tpotTok ratios
+	chunked chunked
 	oneITL  bool                               // all events bore tokens: both readings have the same gaps
 	bounds  struct{ ttft, tpot, e2el float64 } // ms
 	good    int
@@ -368,6 +383,7 @@ func (c *collector) put(m metric, ns int64, k int) {
 // good.
 func (c *collector) completed(r *Record) {
 	chunk, token := r.chunks(), r.tokens()
+	c.chunked.add(r)
 	// vLLM takes the tpot of an answer of one token as 0 here. What was not
 	// measured meets no bound: vLLM counts such a request as failed.
 	unknown := math.Inf(1)
@@ -401,6 +417,8 @@ func (c *collector) finish(s *Summary) {
 		s.Token.ITL = dist(itlToken)
 	}
 	s.ITLPerToken = dist(itlPerToken)
+	s.TPOTAfterFirst, s.Chunks = c.chunked.after.dist(c.percent), c.chunked.sizes()
+	s.TTFTVisible = dist(ttftVisible)
 	s.TTFTFromDue, s.E2ELFromDue = dist(ttftFromDue), dist(e2elFromDue)
 	s.ClientQueue, s.E2ELWithQueue = dist(clientQueue), dist(e2elWithQueue)
 	s.QueueWait, s.Lag, s.RampLag = dist(queueWait), dist(lag), dist(rampLag)

@@ -54,6 +54,82 @@ func TestChunksOfFourTokens(t *testing.T) {
 	wantDist(t, "itl_per_token", s.ITLPerToken, 36, 10)
 	// The first chunk's four tokens are over before the clock of tpot starts.
 	wantDist(t, "tpot", s.Token.TPOT, 1, 360./39)
+	wantDist(t, "tpot after the first chunk", s.TPOTAfterFirst, 1, 10)
+	want := metrics.ChunkSizes{Requests: 1, Chunks: 10, Tokens: 40, Mean: 4, P50: 4, P99: 4, Max: 4, First: 4}
+	if s.Chunks == nil || *s.Chunks != want {
+		t.Errorf("chunks %+v, want %+v", s.Chunks, want)
+	}
+}
+
+// Percentiles of sizes interpolate as numpy's: of 1, 1, 1, 2, 100 the median is 1
+// and p99 lies at rank 3.96. Requests that told nothing, or failed, are left out.
+func TestSizesOfChunks(t *testing.T) {
+	told := answer(0, 105, every(5, ms)...)
+	told.Tokens = []int{1, 2, 1, 100, 1}
+	silent, failed := answer(0, 3, every(3, ms)...), told
+	failed.Outcome = metrics.Reset
+	s := metrics.Summarize([]metrics.Record{told, silent, failed}, metrics.Options{})
+	want := metrics.ChunkSizes{Requests: 1, Chunks: 5, Tokens: 105, Mean: 21, P50: 1, P99: 2 + .96*98, Max: 100, Single: .6, First: 1}
+	if s.Chunks == nil || math.Abs(s.Chunks.P99-want.P99) > 1e-9 {
+		t.Fatalf("chunks %+v, want %+v", s.Chunks, want)
+	}
+	if s.Chunks.P99 = want.P99; *s.Chunks != want {
+		t.Errorf("chunks %+v, want %+v", s.Chunks, want)
+	}
+	wantDist(t, "tpot after the first chunk", s.TPOTAfterFirst, 1, 4./104)
+	if none := metrics.Summarize([]metrics.Record{silent}, metrics.Options{}); none.Chunks != nil || none.TPOTAfterFirst != nil {
+		t.Errorf("chunks %+v, %+v of events that told nothing", none.Chunks, none.TPOTAfterFirst)
+	}
+}
+
+// One chunk with all tokens tells nothing of a pace.
+func TestNoPaceInOneChunk(t *testing.T) {
+	r := answer(0, 9, ms)
+	r.Tokens = []int{9}
+	s := metrics.Summarize([]metrics.Record{r}, metrics.Options{})
+	if s.TPOTAfterFirst != nil || s.Chunks == nil || s.Chunks.Max != 9 {
+		t.Errorf("%+v, %+v", s.TPOTAfterFirst, s.Chunks)
+	}
+}
+
+// Whatever the events told, a request's time per token after the first chunk is
+// the mean of its gaps per token.
+func TestPaceAfterTheFirstChunkIsTheMeanGapPerToken(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		n := 2 + rng.IntN(8)
+		r := answer(0, 0, every(n, 7*ms)...)
+		for i := range n {
+			k := rng.IntN(4)
+			r.Tokens = append(r.Tokens, k)
+			r.OutputTokens += k
+			if rng.IntN(4) == 0 {
+				r.NotBearing = append(r.NotBearing, i)
+			}
+		}
+		s := metrics.Summarize([]metrics.Record{r}, metrics.Options{})
+		if (s.ITLPerToken == nil) != (s.TPOTAfterFirst == nil) {
+			t.Fatalf("%v %v: %+v beside %+v", r.Tokens, r.NotBearing, s.ITLPerToken, s.TPOTAfterFirst)
+		}
+		if d := s.ITLPerToken; d != nil && math.Abs(d.Mean-s.TPOTAfterFirst.Mean) > 1e-9*d.Mean {
+			t.Fatalf("%v %v: %v beside %v", r.Tokens, r.NotBearing, d.Mean, s.TPOTAfterFirst.Mean)
+		}
+	}
+}
+
+// S9: reasoning for a second, then content. The first token of any kind is one
+// thing, the first visible output another.
+func TestVisibleOutputAfterReasoning(t *testing.T) {
+	thought := answer(0, 3, 100*ms, 600*ms, 1100*ms)
+	thought.Reasoned, thought.Visible, thought.ReasoningTokens = true, 2, 2
+	endless := answer(0, 2, 100*ms, 200*ms)
+	endless.Reasoned, endless.ReasoningTokens = true, 2
+	s := metrics.Summarize([]metrics.Record{thought, endless, answer(0, 2, 100*ms, 110*ms)}, metrics.Options{})
+	wantDist(t, "ttft", s.Token.TTFT, 3, 100)
+	wantDist(t, "first visible", s.TTFTVisible, 1, 1100)
+	if want := (metrics.Reasoning{Requests: 2, Unseen: 1, Tokens: 4}); s.Reasoning != want {
+		t.Errorf("%+v, want %+v", s.Reasoning, want)
+	}
 }
 
 // The gap of a chunk whose tokens were held back belongs to those that came

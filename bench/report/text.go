@@ -37,6 +37,9 @@ type Table struct {
 	Own         []Row                // below vLLM's table
 	// Analysis says how sure the figures are; nil is not shown.
 	Analysis *metrics.Analysis
+	// Accounting says how the tokens of events are known and why so; "" is not
+	// shown.
+	Accounting string
 	// Verdict is the judgement of the run; nil is not shown.
 	Verdict  *metrics.Judgement
 	Warnings []string
@@ -236,6 +239,7 @@ func own(w io.Writer, t *Table) {
 		}
 	}
 	sure(w, t)
+	chunks(w, t)
 	if t.Verdict != nil {
 		line(w, "")
 		line(w, fmt.Sprintf("Verdict: %s. %s", t.Verdict.Verdict, t.Verdict.Sentence))
@@ -249,6 +253,21 @@ func own(w io.Writer, t *Table) {
 	}
 	list(w, "Warnings:", t.Warnings)
 	list(w, "Files:", t.Files)
+}
+
+// chunks writes what the events told of their tokens.
+func chunks(w io.Writer, t *Table) {
+	k := t.Summary.Chunks
+	if k == nil && t.Accounting == "" {
+		return
+	}
+	line(w, "")
+	if k != nil {
+		line(w, fmt.Sprintf("Tokens per chunk: mean %.3f, p50 %.4g, p99 %.4g, max %d; %.1f %% of %d chunks carry one.", k.Mean, k.P50, k.P99, k.Max, 100*k.Single, k.Chunks))
+	}
+	if t.Accounting != "" {
+		line(w, "Token accounting: "+t.Accounting+".")
+	}
 }
 
 func list(w io.Writer, title string, items []string) {

@@ -403,3 +403,47 @@ func TestConfigReportsEverythingWrong(t *testing.T) {
 		t.Error("a request of 4,600 years is accepted")
 	}
 }
+
+// The first tokens of a chat are reasoning where the server has a parser for it, in the members that vLLM's captures with
+// --reasoning-parser have (reason_stream, reason_nonstream).
+func TestReasoningComesFirst(t *testing.T) {
+	config := sim.Config{ReasoningTokens: 3, TokensPerChunk: 2}
+	body := func(more string) string {
+		return `{"messages":[{"role":"user","content":"x"}],"max_tokens":6,"stream":true,` + more + `}`
+	}
+	part := regexp.MustCompile(`"delta":(\{[^}]*\}).*?"usage":\{"prompt_tokens":\d+,"total_tokens":\d+,"completion_tokens":(\d+)(.*?)\}[,}]`)
+	text := regexp.MustCompile(`"(reasoning|content)":"( [a-z]+)+"`)
+	got := call(t, sim.New(config), http.MethodPost, "/v1/chat/completions", body(`"stream_options":{"include_usage":true,"continuous_usage_stats":true}`)).Body.String()
+	var events []string
+	for _, m := range part.FindAllStringSubmatch(got, -1) {
+		events = append(events, text.ReplaceAllString(m[1], `"$1":T`)+" "+m[2]+m[3])
+	}
+	want := []string{
+		`{"role":"assistant","content":""} 0,"completion_tokens_details":{"reasoning_tokens":0`,
+		`{"reasoning":T} 1,"completion_tokens_details":{"reasoning_tokens":1`,
+		`{"reasoning":T} 3,"completion_tokens_details":{"reasoning_tokens":3`,
+		`{"content":T} 5,"completion_tokens_details":{"reasoning_tokens":3`,
+		`{"content":T} 6,"completion_tokens_details":{"reasoning_tokens":3`,
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("events\n%s\nwant\n%s\nof %s", strings.Join(events, "\n"), strings.Join(want, "\n"), got)
+	}
+	if last := `"choices":[],"usage":{"prompt_tokens":7,"total_tokens":13,"completion_tokens":6,"completion_tokens_details":{"reasoning_tokens":3}}`; !strings.Contains(got, last) {
+		t.Errorf("no %s in %s", last, got)
+	}
+	config.ReasoningTokens = 2
+	got = call(t, sim.New(config), http.MethodPost, "/v1/chat/completions", body(`"stream_options":{"include_usage":true}`)).Body.String()
+	if n := strings.Count(text.ReplaceAllString(got, `"$1":T`), `"delta":{"reasoning":T,"content":T}`); n != 1 {
+		t.Errorf("%d events with both, want the second: %s", n, got)
+	}
+	got = call(t, sim.New(config), http.MethodPost, "/v1/chat/completions", strings.Replace(body(`"n":1`), "true", "false", 1)).Body.String()
+	for _, want := range []string{`"content":T,"refusal"`, `"function_call":null,"reasoning":T}`, `"completion_tokens_details":{"reasoning_tokens":2}}`} {
+		if !strings.Contains(text.ReplaceAllString(got, `"$1":T`), want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	// Nothing but chats reasons.
+	if got := call(t, sim.New(config), http.MethodPost, "/v1/completions", `{"prompt":"x","max_tokens":3,"stream":true}`).Body.String(); strings.Contains(got, "reasoning") {
+		t.Error(got)
+	}
+}

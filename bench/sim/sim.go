@@ -99,6 +99,9 @@ type Config struct {
 	PromptTokensDetails bool `json:"prompt_tokens_details"`
 	// TokensPerChunk is how many tokens an event after the first one carries. 0 means 1.
 	TokensPerChunk int `json:"tokens_per_chunk"`
+	// ReasoningTokens is how many tokens at the start of a chat's answer are reasoning, as of a server with
+	// --reasoning-parser. 0 means none, and no such parser.
+	ReasoningTokens int `json:"reasoning_tokens,omitempty"`
 	// MaxModelLen is the largest prompt plus max_tokens, in tokens. 0 means 131072.
 	MaxModelLen int `json:"max_model_len"`
 	// Truth adds "sent_ns" to the JSON of each event: CLOCK_MONOTONIC in nanoseconds, read right before the event's write.
@@ -127,6 +130,7 @@ func (c Config) Validate() error {
 	negative("per_prompt_token", c.PerPromptToken < 0, c.PerPromptToken)
 	negative("slots", c.Slots < 0, c.Slots)
 	negative("tokens_per_chunk", c.TokensPerChunk < 0, c.TokensPerChunk)
+	negative("reasoning_tokens", c.ReasoningTokens < 0, c.ReasoningTokens)
 	negative("max_model_len", c.MaxModelLen < 0, c.MaxModelLen)
 	if !(c.Jitter >= 0 && c.Jitter <= 1) { // written so that NaN is refused
 		errs = append(errs, fmt.Errorf("jitter must be from 0 to 1, got %v", c.Jitter))

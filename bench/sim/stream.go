@@ -209,8 +209,17 @@ func (a *answer) role() {
 func (a *answer) content(first, n int) {
 	last := first+n == a.g.maxTokens
 	b := append(a.buf[:0], a.head...)
-	b = append(b, a.open...)
-	b = a.text(b, first, n)
+	if thought := a.thought(first, n); thought > 0 {
+		b = append(b, `{"index":0,"delta":{"reasoning":"`...)
+		b = a.text(b, first, thought)
+		if thought < n {
+			b = append(b, `","content":"`...)
+			b = a.text(b, first+thought, n-thought)
+		}
+	} else {
+		b = append(b, a.open...)
+		b = a.text(b, first, n)
+	}
 	b = append(b, a.close...)
 	if last {
 		b = append(b, `"length"`...)
@@ -236,6 +245,24 @@ func (a *answer) content(first, n int) {
 	a.buf = b
 }
 
+// thought is how many of tokens first to first+n-1 are reasoning: those in front.
+func (a *answer) thought(first, n int) int {
+	if a.g.api != ofChat {
+		return 0
+	}
+	return min(max(a.s.cfg.ReasoningTokens-first, 0), n)
+}
+
+// reasoningDetails appends how many of the first n tokens are reasoning, where a parser tells them apart.
+func (a *answer) reasoningDetails(b []byte, n int) []byte {
+	b = append(b, `,"completion_tokens_details":{"reasoning_tokens":`...)
+	b = strconv.AppendInt(b, int64(a.thought(0, n)), 10)
+	return append(b, '}')
+}
+
+// reasons tells a chat whose reasoning a parser tells apart.
+func (a *answer) reasons() bool { return a.g.api == ofChat && a.s.cfg.ReasoningTokens > 0 }
+
 // text appends tokens first to first+n-1.
 func (a *answer) text(b []byte, first, n int) []byte {
 	for k := first; k < first+n; k++ {
@@ -252,6 +279,9 @@ func (a *answer) usage() {
 	if a.s.cfg.PromptTokensDetails {
 		b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
 		b = append(strconv.AppendInt(b, int64(a.cached), 10), '}')
+	}
+	if a.reasons() {
+		b = a.reasoningDetails(b, a.g.maxTokens)
 	}
 	b = append(b, '}')
 	a.buf = append(b, fingerprint...)
@@ -273,7 +303,10 @@ func (a *answer) runningUsage(b []byte, completion int) []byte {
 		return b
 	}
 	b = a.counts(b, completion)
-	if a.g.api == ofChat {
+	switch {
+	case a.reasons():
+		b = a.reasoningDetails(b, completion)
+	case a.g.api == ofChat:
 		b = append(b, `,"completion_tokens_details":null`...)
 	}
 	return append(b, '}')
@@ -330,9 +363,16 @@ func (a *answer) whole() []byte {
 	} else {
 		b = append(b, a.open...)
 	}
-	b = a.text(b, 0, g.maxTokens)
+	thought := a.thought(0, g.maxTokens)
+	b = a.text(b, thought, g.maxTokens-thought)
 	if g.api == ofChat {
-		b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null}`...)
+		b = append(b, `","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":`...)
+		if thought > 0 {
+			b = append(a.text(append(b, '"'), 0, thought), '"')
+		} else {
+			b = append(b, "null"...)
+		}
+		b = append(b, '}')
 		b = append(b, `,"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":`...)
 		b = a.tokenIDs(b, 0, g.maxTokens)
 	} else {
@@ -346,10 +386,16 @@ func (a *answer) whole() []byte {
 	if a.s.cfg.PromptTokensDetails {
 		b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
 		b = strconv.AppendInt(b, int64(a.cached), 10)
-		b = append(b, `,"created_cache_tokens":null,"multimodal_tokens":null},"completion_tokens_details":null}`...)
+		b = append(b, `,"created_cache_tokens":null,"multimodal_tokens":null}`...)
 	} else {
-		b = append(b, `,"prompt_tokens_details":null,"completion_tokens_details":null}`...)
+		b = append(b, `,"prompt_tokens_details":null`...)
 	}
+	if a.reasons() {
+		b = a.reasoningDetails(b, g.maxTokens)
+	} else {
+		b = append(b, `,"completion_tokens_details":null`...)
+	}
+	b = append(b, '}')
 	if g.api == ofChat {
 		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
 		b = append(a.promptIDs(b), `,"prompt_text":null`...)

@@ -438,6 +438,9 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
 		Summary: res.Summary, Analysis: res.Analysis, Verdict: res.Judgement, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
+	if a := &res.Accounting; a.Asked != "chunks" && !t.Pooled {
+		t.Accounting = printable(a.Used + ", as " + a.Why)
+	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
 	t.Pooled, t.SequenceRate = !c.API().Generates(), rates.Sequences

@@ -279,6 +279,12 @@ func (o *options) hint(e *bench.TargetError, served []string) string {
 		}
 		return "--model or --served-model-name must be a name the server lists in /v1/models; --endpoint must exist"
 	case "http_400", "http_422":
+		if name := openai.AccountsIn(text); name != "" {
+			return "--token-accounting chunks does not send " + name
+		}
+		if asked := o.config.TokenAccounting; asked == "ids" || asked == "usage" {
+			return "--token-accounting chunks sends no parameter that a server may not know"
+		}
 		if name := openai.ForeignIn(text); name != "" {
 			return "--strict-openai sends only OpenAI's own parameters, without " + name
 		}

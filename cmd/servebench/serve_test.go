@@ -300,6 +300,24 @@ func TestStrictHint(t *testing.T) {
 	}
 }
 
+// So does one that was asked for token ids and refuses them, by name or not.
+func TestAccountingHint(t *testing.T) {
+	for _, message := range []string{"Unrecognized request argument supplied: return_token_ids", "no such thing"} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, `{"error":{"message":"`+message+`"}}`, http.StatusBadRequest)
+		}))
+		code, _, errs := command(t, "serve", "--base-url", srv.URL, "--model", "m", "--num-prompts", "1", "--random-input-len", "4", "--skip-tokenizer-init", "--token-accounting", "ids")
+		if code != exitTarget || !strings.Contains(errs, "hint: --token-accounting chunks") {
+			t.Errorf("exit %d: %s", code, errs)
+		}
+		srv.Close()
+	}
+	code, _, errs := command(t, "serve", "--port", "1", "--model", "m", "--strict-openai", "--token-accounting", "usage", "--dry-run")
+	if code != exitUsage || !strings.Contains(errs, "--strict-openai") || !strings.Contains(errs, "--token-accounting") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
 // A dry run shows the plan and sends nothing: nobody listens here.
 func TestDryRun(t *testing.T) {
 	code, out, errs := command(t, "serve", "--port", "1", "--model", "m", "--num-prompts", "5", "--request-rate", "2", "--dry-run")

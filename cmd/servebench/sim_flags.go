@@ -99,6 +99,7 @@ var simOwnFlags = []flagSpec{
 	{Name: "truth", Group: inSimServer, Arity: arityNone, Help: "put the time of writing into each event as sent_ns (CLOCK_MONOTONIC)"},
 	{Name: "jitter", Group: inSimServer, Kind: kindFloat, Default: "0", Help: "spread of the times, 0 to 1",
 		More: "The standard deviation of a log-normal factor of mean 1: on each wait and gap with fixed timing, on each step of the engine model."},
+	{Name: "reasoning-tokens", Group: inSimServer, Kind: kindInt, Default: "0", Help: "tokens at the start of a chat's answer that are reasoning, as with --reasoning-parser"},
 
 	{Name: "ttft", Group: inSimFixed, Default: "50ms", Help: "time to first token", More: "Token k of a request with n prompt tokens is due ttft + n*per-prompt-token + k*itl after it was admitted."},
 	{Name: "itl", Group: inSimFixed, Default: "10ms", Help: "time between tokens"},

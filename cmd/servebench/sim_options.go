@@ -71,6 +71,7 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	c.MaxModelLen = max(int(o.between("max-model-len", -1, 1<<30)), 0)
 	c.PromptTokensDetails = o.on("enable-prompt-tokens-details", false)
 	c.TokensPerChunk = int(o.between("tokens-per-chunk", 1, 1<<20))
+	c.ReasoningTokens = int(o.between("reasoning-tokens", 0, 1<<20))
 	if o.has("stream-interval") {
 		if o.has("tokens-per-chunk") {
 			o.badf("stream-interval", "--tokens-per-chunk is the same; want one of the two")

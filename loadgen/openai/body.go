@@ -86,14 +86,35 @@ type Format struct {
 	IgnoreEOS bool   `json:"ignore_eos,omitempty"`
 	Logprobs  *int   `json:"logprobs,omitempty"` // completions only, as in vLLM
 	// Strict sends what OpenAI's own API knows and nothing else.
-	Strict   bool     `json:"strict,omitempty"`
-	Sampling Sampling `json:"sampling"`
+	Strict bool `json:"strict,omitempty"`
+	// TokenIDs and RunningUsage ask for what tells the tokens of each event:
+	// their ids, and a usage in every event. Completions and chat know them.
+	TokenIDs     bool     `json:"token_ids,omitempty"`
+	RunningUsage bool     `json:"running_usage,omitempty"`
+	Sampling     Sampling `json:"sampling"`
 	// Extra is a JSON object merged over the body; its keys win.
 	Extra json.RawMessage `json:"extra,omitempty"`
 }
 
 // foreign lists parameters that OpenAI's API refuses.
 var foreign = []string{"top_k", "min_p", "repetition_penalty", "ignore_eos"}
+
+// The parameters that tell the tokens of events, as vLLM names them.
+const (
+	idsParameter   = "return_token_ids"
+	usageParameter = "continuous_usage_stats"
+)
+
+// AccountsIn returns the parameter for the tokens of events that text, an error
+// message, names; "" if there is none.
+func AccountsIn(text string) string {
+	for _, name := range []string{idsParameter, usageParameter} {
+		if strings.Contains(text, name) {
+			return name
+		}
+	}
+	return ""
+}
 
 // ForeignIn returns the parameter that OpenAI's API refuses and that text, an
 // error message, names; "" if there is none.

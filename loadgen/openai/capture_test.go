@@ -161,8 +161,14 @@ func TestCaptureDetails(t *testing.T) {
 		"err_midstream_engine_killed.txt": `stream_error ev=35 out=35/chunks [EngineCore encountered an issue. See stack trace (above) for the root cause.]`,
 		"err_midstream_sigterm.txt":       `truncated ev=34 out=34/chunks [the body was cut off]`,
 		"err_401_no_key.txt":              `http 401 [Unauthorized]`,
-		"tool_nonstream.txt":              `ok out=42/usage in=136 cached=128 not_streamed`,
-		"reason_only_length.txt":          `ok ev=6 without=[0] out=8/usage in=10`,
+		"tool_nonstream.txt":              `ok out=42/usage in=136 cached=128 reasoning=13 not_streamed`,
+		"reason_only_length.txt":          `ok ev=6 without=[0] out=8/usage in=10 visible=0 reasoning=5`,
+		"comp_stream_continuous.txt":      `ok ev=8 out=8/usage in=4 tokens=[1 1 1 1 1 1 1 1]`,
+		"chat_stream_continuous.txt":      `ok ev=7 without=[0] out=6/usage in=20 tokens=[0 1 1 1 1 1 1]`,
+		"spec_chat_ids.txt":               `ok ev=23 without=[0] out=64/usage in=9 tokens=[0 1 1 1 1 1 1 1 1 1 1 1 5 5 5 5 5 5 5 5 5 5 3]`,
+		"spec_stream_ids.txt":             `ok ev=14 out=64/usage in=25 tokens=[1 5 5 5 5 5 5 5 5 5 5 5 5 3]`,
+		"reason_stream.txt":               `ok ev=39 without=[0 38] out=42/usage in=10 visible=12 reasoning=11`,
+		"tool_stream.txt":                 `ok ev=30 without=[0 29] out=42/usage in=136 visible=12 reasoning=11`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			response, _ := capture(t, name)

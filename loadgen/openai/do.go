@@ -51,6 +51,7 @@ type call struct {
 	counted int    // completion tokens up to now, where usage comes on the way
 	told    bool   // some event told its tokens
 	unknown bool   // some event with a token did not
+	seen    bool   // visible output came
 	text    []byte
 
 	ev  event // the one at hand

@@ -129,6 +129,7 @@ func (k *call) count() {
 		r.PromptTokens = k.usage.prompt
 	}
 	r.CachedTokens = max(0, k.usage.cached)
+	r.ReasoningTokens = max(0, k.usage.reasoning)
 	n := k.usage.completion
 	// Some servers finish with an event of its own, after the last token's.
 	if k.lastGap && n >= 0 && n < len(r.Arrivals) {

@@ -16,6 +16,9 @@ type event struct {
 	finish  bool   // has a finish reason
 	failed  bool   // is an error object
 	detail  bool   // has a "detail": an error, where there are no choices
+	thought bool   // carries reasoning
+	visible bool   // carries what is no reasoning: text, a refusal, a tool call
+	several bool   // has a choice that is not the first of its request
 	text    []byte // the first choice's text, still escaped
 	ids     int    // token ids; -1 where the event has none
 	usage   usage
@@ -121,6 +124,9 @@ func scanChoice(b []byte, i int, ev *event, first bool) int {
 			i = scanText(b, i, ev, first)
 		case "delta", "message":
 			i = scanDelta(b, i, ev, first)
+		case "index":
+			ev.several = ev.several || at(b, i) > '0' && at(b, i) <= '9'
+			i = skip(b, i, 3)
 		case "finish_reason":
 			ev.finish = ev.finish || at(b, i) != 'n'
 			i = skip(b, i, 3)
@@ -145,12 +151,15 @@ func scanDelta(b []byte, i int, ev *event, first bool) int {
 		switch string(key) {
 		case "content":
 			i = scanText(b, i, ev, first)
-		case "reasoning", "reasoning_content", "refusal":
+		case "reasoning", "reasoning_content":
 			i = skip(b, i, 4)
-			ev.bearing = ev.bearing || b[from] == '"' && i-from > len(`""`)
+			ev.thought = ev.thought || b[from] == '"' && i-from > len(`""`)
+		case "refusal":
+			i = skip(b, i, 4)
+			ev.visible = ev.visible || b[from] == '"' && i-from > len(`""`)
 		case "tool_calls", "function_call":
 			i = skip(b, i, 4)
-			ev.bearing = ev.bearing || (b[from] == '[' || b[from] == '{') && i-from > len(`[]`)
+			ev.visible = ev.visible || (b[from] == '[' || b[from] == '{') && i-from > len(`[]`)
 		case "token_ids":
 			i = scanIDs(b, i, ev)
 		default:
@@ -158,6 +167,7 @@ func scanDelta(b []byte, i int, ev *event, first bool) int {
 		}
 		key, i, more = next(b, i)
 	}
+	ev.bearing = ev.bearing || ev.thought || ev.visible
 	return i
 }
 
@@ -171,7 +181,9 @@ func scanText(b []byte, i int, ev *event, first bool) int {
 		return end
 	}
 	raw := b[i+1 : end-1]
-	ev.bearing = ev.bearing || len(raw) > 0
+	if len(raw) > 0 {
+		ev.bearing, ev.visible = true, true
+	}
 	if first {
 		ev.text = raw
 	}

@@ -44,10 +44,13 @@ type tail struct {
 	Stream    bool           `json:"stream"`
 	Options   *streamOptions `json:"stream_options,omitempty"`
 	IgnoreEOS bool           `json:"ignore_eos,omitempty"`
+	TokenIDs  bool           `json:"return_token_ids,omitempty"`
 }
 
+// streamOptions: vLLM looks at Running only beside IncludeUsage.
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
+	Running      bool `json:"continuous_usage_stats,omitempty"`
 }
 
 type embeddingBody struct {
@@ -142,6 +145,9 @@ func (f Format) check(r dataset.Request) error {
 	if !f.API.Generates() && f.Sampling != (Sampling{}) {
 		return fmt.Errorf("sampling parameters have no place in %s, which generates nothing", f.API)
 	}
+	if f.API != Completions && f.API != Chat && (f.TokenIDs || f.RunningUsage) {
+		return fmt.Errorf("%s has no parameter that tells the tokens of events; completions and chat have", f.API)
+	}
 	wrong := formsOf(r) &^ can
 	for i, name := range formNames {
 		if wrong&(1<<i) == 0 {
@@ -195,9 +201,9 @@ func (f Format) body(r dataset.Request) (any, error) {
 }
 
 func (f Format) tail() tail {
-	t := tail{Stream: f.Stream, IgnoreEOS: f.IgnoreEOS}
+	t := tail{Stream: f.Stream, IgnoreEOS: f.IgnoreEOS, TokenIDs: f.TokenIDs}
 	if f.Stream {
-		t.Options = &streamOptions{true}
+		t.Options = &streamOptions{true, f.RunningUsage}
 	}
 	return t
 }

@@ -83,6 +83,14 @@ func TestBodiesOfOurOwn(t *testing.T) {
 			`{"model":"","input":"hi","max_output_tokens":3,"stream":true,"store":false,"temperature":0}`},
 		{"strict embeddings", Format{API: Embeddings, Strict: true}, dataset.Request{Prompt: "hi"}, `{"model":"","input":"hi"}`},
 		{"strict pooling", Format{API: Pooling, Strict: true}, dataset.Request{Prompt: "hi"}, `{"model":"","input":"hi"}`},
+		{"completions that tell token ids", Format{API: Completions, Stream: true, TokenIDs: true, IgnoreEOS: true}, dataset.Request{Prompt: "hi", OutputTokens: 3},
+			`{"model":"","prompt":"hi","repetition_penalty":1.0,"max_tokens":3,"logprobs":null,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"return_token_ids":true}`},
+		{"completions with a running usage", Format{API: Completions, Stream: true, RunningUsage: true, Sampling: Sampling{TopK: ptr(1)}}, dataset.Request{Prompt: "hi", OutputTokens: 3},
+			`{"model":"","prompt":"hi","repetition_penalty":1.0,"max_tokens":3,"logprobs":null,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"top_k":1}`},
+		{"a chat that tells token ids", Format{API: Chat, Stream: true, TokenIDs: true}, dataset.Request{Messages: json.RawMessage(`[]`)},
+			`{"model":"","messages":[],"max_completion_tokens":0,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`},
+		{"a chat with a running usage", Format{API: Chat, Stream: true, RunningUsage: true}, dataset.Request{Messages: json.RawMessage(`[]`)},
+			`{"model":"","messages":[],"max_completion_tokens":0,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`},
 		{"messages of a clip model", Format{API: EmbeddingsClip}, dataset.Request{Messages: json.RawMessage(` [ ] `)},
 			`{"model":"","messages":[],"truncate_prompt_tokens":-1}`},
 		{"a part's escapes stay", Format{API: Chat}, dataset.Request{Parts: []json.RawMessage{json.RawMessage(`{"type":"x","x":"<\u00e9>"}`)}},
@@ -145,6 +153,27 @@ func TestEncodeRefuses(t *testing.T) {
 		_, err := Format{API: api, Sampling: Sampling{TopK: ptr(1)}}.Encode(dataset.Request{Prompt: "x", Texts: nil})
 		if api.Generates() != (err == nil) {
 			t.Errorf("%s with a sampling parameter: %v", api, err)
+		}
+	}
+}
+
+// Only where the API knows them are tokens asked for.
+func TestAccountingIsRefusedElsewhere(t *testing.T) {
+	for api := range paths {
+		for _, f := range []Format{{API: api, TokenIDs: true}, {API: api, RunningUsage: true}} {
+			r := dataset.Request{Prompt: "x"}
+			if api == Rerank {
+				r.Texts = []string{"q", "d"}
+			}
+			_, err := f.Encode(r)
+			if known := api == Completions || api == Chat; known != (err == nil) {
+				t.Errorf("%+v: %v", f, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{"Unknown parameter: 'return_token_ids'.": "return_token_ids", "stream_options.continuous_usage_stats: extra": "continuous_usage_stats", "top_k": ""} {
+		if got := AccountsIn(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -192,6 +192,8 @@ func sum(r metrics.Record) string {
 	add(r.PromptTokens > 0, "in=%d", r.PromptTokens)
 	add(r.CachedTokens > 0, "cached=%d", r.CachedTokens)
 	add(r.Tokens != nil, "tokens=%v", r.Tokens)
+	add(r.Reasoned, "visible=%d", r.Visible)
+	add(r.ReasoningTokens > 0, "reasoning=%d", r.ReasoningTokens)
 	add(r.Text != "", "%q", r.Text)
 	add(r.NoDone, "no_done")
 	add(r.NotStreamed, "not_streamed")

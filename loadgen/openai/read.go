@@ -253,12 +253,26 @@ func (k *call) takeChoices(ev *event, at, delay time.Duration) {
 	if bearing {
 		k.bearing++
 	}
+	if !k.seen && (ev.visible || ev.thought) {
+		k.takeSight(ev)
+	}
 	if k.c.cfg.Text != TextNever {
 		k.text = append(k.text, ev.text...)
 	}
 }
 
-// takeTokens notes how many tokens the event carried, if it tells.
+// takeSight notes the first visible output, where reasoning came before it.
+func (k *call) takeSight(ev *event) {
+	k.seen = ev.visible
+	if !ev.visible {
+		k.rec.Reasoned = true
+	} else if k.rec.Reasoned {
+		k.rec.Visible = len(k.rec.Arrivals) - 1
+	}
+}
+
+// takeTokens notes how many tokens the event carried, if it tells. A running
+// usage is that of the event's own choice: with several it tells nothing.
 func (k *call) takeTokens(ev *event, bearing bool) {
 	if k.unknown {
 		return
@@ -267,9 +281,9 @@ func (k *call) takeTokens(ev *event, bearing bool) {
 	switch {
 	case ev.ids >= 0:
 		n, k.told = ev.ids, true
-	case ev.usage.completion >= k.counted:
+	case ev.usage.completion >= k.counted && !ev.several:
 		n, k.told = ev.usage.completion-k.counted, true
-	case bearing:
+	case bearing || ev.several && ev.usage.completion >= 0:
 		k.unknown = true
 		return
 	}

@@ -24,6 +24,7 @@ func fails(name []byte) bool {
 
 var (
 	dotDelta  = []byte(".delta")
+	reasoning = []byte("reasoning") // in the names of the deltas that carry it
 	textDelta = "response.output_text.delta"
 )
 
@@ -55,6 +56,8 @@ func scanResponse(payload, name []byte, ev *event) error {
 	default:
 		ev.choices = bytes.HasSuffix(e.name, dotDelta)
 		ev.bearing = ev.choices && len(e.delta) > len(`""`) && e.delta[0] != 'n' // of null
+		ev.thought = ev.bearing && bytes.Contains(e.name, reasoning)
+		ev.visible = ev.bearing && !ev.thought
 		if ev.bearing && e.delta[0] == '"' && string(e.name) == textDelta {
 			ev.text = e.delta[1 : len(e.delta)-1]
 		}

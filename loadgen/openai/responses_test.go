@@ -114,12 +114,12 @@ func TestResponseCaptures(t *testing.T) {
 func TestResponseCaptureDetails(t *testing.T) {
 	for name, want := range map[string]string{
 		"responses_stream.txt":              `ok ev=6 out=6/usage in=12`,
-		"responses_think_stream.txt":        `ok ev=10 out=42/usage in=10`,
-		"responses_tool_stream.txt":         `ok ev=27 out=42/usage in=136`,
+		"responses_think_stream.txt":        `ok ev=10 out=42/usage in=10 visible=8 reasoning=12`,
+		"responses_tool_stream.txt":         `ok ev=27 out=42/usage in=136 visible=11 reasoning=11`,
 		"responses_eos_first.txt":           `ok ev=1 without=[0] out=1/usage in=10 tokens=[1]`,
 		"responses_one.txt":                 `ok ev=1 without=[0] out=1/usage in=10 tokens=[1]`,
 		"responses_eos_first_nonstream.txt": `ok out=1/usage in=10 not_streamed`,
-		"responses_nonstream.txt":           `ok out=6/usage in=10 not_streamed`,
+		"responses_nonstream.txt":           `ok out=6/usage in=10 reasoning=5 not_streamed`,
 		"err_responses_model.txt":           "http 404 [The model `nope` does not exist. Valid aliases: tiny.]",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestResponseStreams(t *testing.T) {
 	for _, tt := range []struct{ name, response, want string }{
 		{"plain", stream(opening, a, b, done), `ok ev=2 out=2/usage in=4 "ab"`},
 		{"incomplete", stream(a, end("response.incomplete", `{"output_tokens":1}`)), `ok ev=1 out=1/usage "a"`},
-		{"details", stream(a, end("response.completed", `{"input_tokens":9,"input_tokens_details":{"cached_tokens":8},"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}`)), `ok ev=1 out=7/usage in=9 cached=8 "a"`},
-		{"more reasoning than tokens", stream(a, end("response.completed", `{"output_tokens":2,"output_tokens_details":{"reasoning_tokens":3}}`)), `ok ev=1 out=2/usage "a" mismatch`},
+		{"details", stream(a, end("response.completed", `{"input_tokens":9,"input_tokens_details":{"cached_tokens":8},"output_tokens":7,"output_tokens_details":{"reasoning_tokens":3}}`)), `ok ev=1 out=7/usage in=9 cached=8 reasoning=3 "a"`},
+		{"more reasoning than tokens", stream(a, end("response.completed", `{"output_tokens":2,"output_tokens_details":{"reasoning_tokens":3}}`)), `ok ev=1 out=2/usage reasoning=3 "a" mismatch`},
 		{"fewer tokens than events", stream(a, b, end("response.completed", `{"output_tokens":1}`)), `ok ev=2 out=1/usage "ab" mismatch`},
 		{"usage null", stream(a, end("response.completed", `null`)), `ok ev=1 out=1/chunks "a"`},
 		{"usage bad", stream(a, end("response.completed", `{"input_tokens":-1,"output_tokens":"x"}`)), `ok ev=1 out=1/chunks "a" bad=2`},
@@ -179,7 +179,7 @@ func TestResponseStreams(t *testing.T) {
 		{"the type first", stream(event1(`{"type":"response.output_text.delta","delta":"a"}`), done), `ok ev=1 out=2/usage in=4 "a"`},
 		{"neither name nor type", stream(event1(`{"delta":"a"}`), done), `ok ev=1 out=2/usage in=4 tokens=[2] "whole🦜"`},
 		{"all kinds of deltas", stream(named("response.reasoning_text.delta", `"delta":"r"`), named("response.reasoning_summary_text.delta", `"delta":"r"`), named("response.refusal.delta", `"delta":"r"`),
-			named("response.function_call_arguments.delta", `"delta":"{"`), named("response.custom_tool_call_input.delta", `"delta":"x"`), named("response.code.delta", `"delta":{"x":1}`), done), `ok ev=6 out=2/usage in=4 mismatch`},
+			named("response.function_call_arguments.delta", `"delta":"{"`), named("response.custom_tool_call_input.delta", `"delta":"x"`), named("response.code.delta", `"delta":{"x":1}`), done), `ok ev=6 out=2/usage in=4 visible=2 mismatch`},
 		{"deltas without content", stream(delta(""), named("response.output_text.delta", `"delta":null`), named("response.output_text.delta", ""), a, done), `ok ev=4 without=[0 1 2] out=2/usage in=4 "a"`},
 		{"a delta that is no text", stream(named("response.output_text.delta", `"delta":["x"]`), named("response.output_text.delta", `"delta":7`), done), `ok ev=2 without=[1] out=2/usage in=4`},
 		{"no events but the end", stream(opening, done), `ok ev=1 out=2/usage in=4 tokens=[2] "whole🦜"`},

@@ -29,7 +29,7 @@ func main() {
 }
 
 // parts are the groups of checks in their order.
-var parts = []string{"tokenizers", "sweep", "managed", "counts", "prompts", "keys", "numbers", "pooling"}
+var parts = []string{"tokenizers", "sweep", "managed", "counts", "prompts", "keys", "numbers", "accounting", "pooling"}
 
 // suite is one run of the program.
 type suite struct {
@@ -180,6 +180,9 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 		}},
 		{"speculative", "qwen3-chain", []string{"--speculative-config", speculation}, map[string]func(context.Context, *server) error{
 			"counts": s.counts, "keys": s.keys, "numbers": s.speculative,
+		}},
+		{"accounting", "qwen3-chain", []string{"--speculative-config", speculation}, map[string]func(context.Context, *server) error{
+			"accounting": s.accounting,
 		}},
 		{"pooling", "qwen3", []string{"--runner", "pooling", "--convert", "embed"}, map[string]func(context.Context, *server) error{
 			"pooling": s.pooling,
