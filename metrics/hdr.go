@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -29,17 +28,8 @@ var logged = []struct {
 func WriteHDR(w io.Writer, records []Record, o Options, start time.Time, length time.Duration) error {
 	// The format has no sign: what began before 1970 was never dated.
 	from := max(start.UnixMilli(), 0)
-	log := hdrhistogram.NewHistogramLogWriter(w)
-	if err := log.OutputLogFormatVersion(); err != nil {
-		return err
-	}
-	if err := log.OutputStartTime(from); err != nil {
-		return err
-	}
-	if err := log.OutputLegend(); err != nil {
-		return err
-	}
 	hists := histograms(records, o)
+	var lines []*hdrhistogram.Histogram
 	for _, l := range logged {
 		h := hists[l.m]
 		if h == nil {
@@ -48,11 +38,9 @@ func WriteHDR(w io.Writer, records []Record, o Options, start time.Time, length 
 		h.SetTag(l.tag)
 		h.SetStartTimeMs(from)
 		h.SetEndTimeMs(from + max(length, 0).Milliseconds())
-		if err := log.OutputIntervalHistogram(h); err != nil {
-			return fmt.Errorf("histogram %s: %w", l.tag, err)
-		}
+		lines = append(lines, h)
 	}
-	return nil
+	return writeLog(w, from, lines)
 }
 
 // histograms fills one histogram a metric, nil where there is no sample.
