@@ -256,6 +256,8 @@ func (w *Steady) latencies(records []Record, t *tallied, s *Summary, o Options) 
 	c := newCollector(o)
 	gaps := &c.all[itl]
 	gaps.small = make([]uint32, 0, min(s.Counters.Events, gaps.limit))
+	c.all[ttft].small, c.all[e2elToken].small = make([]uint32, 0, t.total.started), make([]uint32, 0, t.total.started)
+	c.tpotTok.ms = make([]float64, 0, t.total.started)
 	for i := range records {
 		r := &records[i]
 		if r.Outcome != OK || r.Sent >= w.To || r.Done < w.From {
