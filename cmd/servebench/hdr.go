@@ -40,7 +40,7 @@ func hdrCommand(t *terminal) *cli.Command {
 func mergeHDR(c *cli.Context, t *terminal) error {
 	names := c.Args().Slice()
 	if len(names) == 0 {
-		return usagef("hdr: no file; want histogram logs, as servebench serve --hdr writes them, or - for standard input")
+		return usagef("hdr: no file; want histogram logs, as servebench serve --save-result writes them, or - for standard input")
 	}
 	out := c.String("out")
 	var merged []*metrics.HDR
