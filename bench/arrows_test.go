@@ -31,8 +31,8 @@ var arrows = map[string][]string{
 	"tokenize":        {},
 	"tokenize/chat":   {"tokenize"},
 	"tokenize/remote": {"tokenize"},
-	"metrics":         {"metrics/stat"},
-	"metrics/stat":    {},
+	"metrics":         {"metrics/stat", "metrics/internal/radix"},
+	"metrics/stat":    {"metrics/internal/radix"},
 	"manifest":        {},
 	"manifest/probe":  {"manifest", "metrics"},
 }

@@ -3,9 +3,9 @@ package metrics
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/servebench/servebench/metrics/internal/radix"
 	"github.com/servebench/servebench/metrics/stat"
 )
 
@@ -50,7 +50,7 @@ type Analysis struct {
 	NoArrivals string
 }
 
-// Analyze computes it in n log n steps; records are only read. s and o are the
+// Analyze computes it in linear time; records are only read. s and o are the
 // run's: what [Summarize] returned, and what it was asked for.
 func Analyze(records []Record, s *Summary, o Options, load Load) *Analysis {
 	a := &Analysis{}
@@ -96,23 +96,16 @@ func (a *Analysis) closed(records []Record, s *Summary, o Options, load Load, e2
 // bySending returns the completed records in the order in which they were sent;
 // of those sent together the first in the slice comes first.
 func bySending(records []Record) []*Record {
-	type key struct {
-		at time.Duration
-		i  int
-	}
-	keys := make([]key, 0, len(records))
+	keys := make([]radix.Item, 0, len(records))
 	for i := range records {
 		if r := &records[i]; r.Outcome == OK {
-			keys = append(keys, key{r.Sent, i})
+			keys = append(keys, radix.Item{Key: uint64(r.Sent) ^ 1<<63, I: int32(i)})
 		}
 	}
-	order := func(a, b key) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.i, b.i)) }
-	if !slices.IsSortedFunc(keys, order) {
-		slices.SortFunc(keys, order)
-	}
+	radix.Items(keys)
 	sent := make([]*Record, len(keys))
 	for i, k := range keys {
-		sent[i] = &records[k.i]
+		sent[i] = &records[k.I]
 	}
 	return sent
 }
@@ -157,15 +150,9 @@ func (e *Estimate) Optimistic() bool { return e.Rho > 0.5 || e.Rho < -0.5 }
 const mostPairs = 1 << 16
 
 func (a *Analysis) independence(sent []*Record, s *Summary) {
-	why := tooShort(sent)
-	values := make([]float64, 0, len(sent))
-	of := func(value func(r *Record) (ms float64, ok bool)) (in Independence) {
-		values = values[:0]
-		for _, r := range sent {
-			if v, ok := value(r); ok {
-				values = append(values, v)
-			}
-		}
+	c := columnsOf(sent)
+	why := c.tooShort(sent)
+	of := func(values []float64) (in Independence) {
 		in.N = len(values)
 		in.correlate(successive(values))
 		if in.NoMean = why; why == "" {
@@ -173,19 +160,45 @@ func (a *Analysis) independence(sent []*Record, s *Summary) {
 		}
 		return in
 	}
-	a.TTFT = of(func(r *Record) (float64, bool) {
-		c := r.chunks()
-		return float64(c.first-r.Sent) / msInNS, c.n > 0
-	})
-	a.TPOT = of(func(r *Record) (float64, bool) {
-		t := r.tokens()
-		if t.n <= 1 || r.OutputTokens <= 1 {
-			return 0, false
+	a.TTFT, a.TPOT, a.E2EL = of(c.ttft), of(c.tpot), of(c.e2el)
+	a.ITL = c.gaps(sent, s.Token.ITL, why)
+}
+
+// columns hold what is looked at of each completed request, in the order of
+// sending, in milliseconds: ttft where it has one, tpot where it has one.
+type columns struct {
+	ttft, tpot, e2el []float64
+	whole            float64  // of e2el, in seconds
+	batches          []gapSum // of BatchCount batches of requests
+}
+
+// gapSum adds up gaps between token-bearing events.
+type gapSum struct{ ns, n int64 }
+
+func columnsOf(sent []*Record) *columns {
+	n := len(sent)
+	c := &columns{ttft: make([]float64, 0, n), tpot: make([]float64, 0, n), e2el: make([]float64, 0, n), batches: make([]gapSum, stat.BatchCount(n))}
+	m, j := len(c.batches), 0
+	for i, r := range sent {
+		for i >= (j+1)*n/m {
+			j++
 		}
-		return perToken(int64(t.last-t.first), int64(r.OutputTokens-1)), true
-	})
-	a.E2EL = of(func(r *Record) (float64, bool) { return float64(r.end(r.tokens())-r.Sent) / msInNS, true })
-	a.ITL = gaps(sent, s.Token.ITL, why)
+		chunk, token := r.chunks(), r.tokens()
+		if chunk.n > 0 {
+			c.ttft = append(c.ttft, float64(chunk.first-r.Sent)/msInNS)
+		}
+		if token.n > 1 {
+			c.batches[j].ns += int64(token.last - token.first)
+			c.batches[j].n += int64(token.n - 1)
+			if r.OutputTokens > 1 {
+				c.tpot = append(c.tpot, perToken(int64(token.last-token.first), int64(r.OutputTokens-1)))
+			}
+		}
+		e2el := r.end(token) - r.Sent
+		c.e2el = append(c.e2el, float64(e2el)/msInNS)
+		c.whole += e2el.Seconds()
+	}
+	return c
 }
 
 func (in *Independence) mean(values []float64) {
@@ -199,16 +212,12 @@ func (in *Independence) mean(values []float64) {
 
 // tooShort says why batches of requests are no repeats of each other: all
 // requests are in flight at once, or nearly (A4). It is "" where they are.
-func tooShort(sent []*Record) string {
+func (c *columns) tooShort(sent []*Record) string {
 	n := len(sent)
 	if n < stat.FewestForBatches {
 		return fmt.Sprintf("%d requests are too few for batch means; want %d", n, stat.FewestForBatches)
 	}
-	var whole float64
-	for _, r := range sent {
-		whole += (r.end(r.tokens()) - r.Sent).Seconds()
-	}
-	mean := whole / float64(n)
+	mean := c.whole / float64(n)
 	if span := (sent[n-1].Sent - sent[0].Sent).Seconds(); span/float64(stat.BatchCount(n)) < mean {
 		return fmt.Sprintf("%d batches of requests were sent over %.3g s: less each than the mean latency of %.3g s", stat.BatchCount(n), span, mean)
 	}
@@ -255,8 +264,7 @@ func neighbours(sent []*Record) (x, y []float64) {
 			next -= max(0, n-2)
 			continue
 		} else if n < len(at) {
-			times = times[:0]
-			r.bearing(func(i int) { times = append(times, at[i]) })
+			times = r.bearingTimes(times)
 			at = times
 		}
 		for ; next+2 < len(at); next += stride {
@@ -270,7 +278,7 @@ func neighbours(sent []*Record) (x, y []float64) {
 
 // gaps is the Independence of the gaps between token-bearing events, which are
 // too many for a slice of their own: what is needed of them is summed up.
-func gaps(sent []*Record, d *Dist, why string) (in Independence) {
+func (c *columns) gaps(sent []*Record, d *Dist, why string) (in Independence) {
 	if d == nil {
 		return Independence{NoMean: cmp.Or(why, "there is no gap")}
 	}
@@ -279,20 +287,13 @@ func gaps(sent []*Record, d *Dist, why string) (in Independence) {
 	if in.NoMean = why; why != "" {
 		return in
 	}
-	m := stat.BatchCount(len(sent))
-	means := make([]float64, 0, m)
-	for j := range m {
-		var sum, n int64
-		for _, r := range sent[j*len(sent)/m : (j+1)*len(sent)/m] {
-			if t := r.tokens(); t.n > 1 {
-				sum, n = sum+int64(t.last-t.first), n+int64(t.n-1)
-			}
-		}
-		if n == 0 {
-			in.NoMean = fmt.Sprintf("one of %d batches of requests has no gap", m)
+	means := make([]float64, 0, len(c.batches))
+	for _, b := range c.batches {
+		if b.n == 0 {
+			in.NoMean = fmt.Sprintf("one of %d batches of requests has no gap", len(c.batches))
 			return in
 		}
-		means = append(means, float64(sum)/float64(n)/msInNS)
+		means = append(means, float64(b.ns)/float64(b.n)/msInNS)
 	}
 	if b, ok := stat.OfBatches(means, d.Mean, stat.Level); ok {
 		in.Mean = estimate(b)

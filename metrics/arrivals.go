@@ -3,9 +3,9 @@ package metrics
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
+	"github.com/servebench/servebench/metrics/internal/radix"
 	"github.com/servebench/servebench/metrics/stat"
 )
 
@@ -52,7 +52,7 @@ func arrivals(records []Record, load Load) (a *Arrivals, why string) {
 			sends = append(sends, r.Sent)
 		}
 	}
-	slices.Sort(sends)
+	radix.Int64s(sends)
 	if due <= 0 || len(sends) == 0 || sends[len(sends)-1] <= 0 {
 		return nil, "nothing was due after the start"
 	}

@@ -42,6 +42,7 @@ func CourseOf(records []Record) (c Course) {
 	c.TokenRate, c.InFlight = make([]float64, n), make([]float64, n)
 	t := tallied{from: 0, to: last + 1, slice: last.Seconds() / float64(n), tokens: c.TokenRate}
 	began := make([]float64, n+1) // what begins to count in full in a slice
+	var buf []time.Duration
 	for i := range records {
 		r := &records[i]
 		if !r.issued() {
@@ -50,11 +51,16 @@ func CourseOf(records []Record) (c Course) {
 		c.open(began, r.Sent, last, 1)
 		c.open(began, r.Done, last, -1)
 		if r.Outcome == OK {
-			r.emitted(func(at time.Duration, tokens float64) {
-				if t.within(at) {
-					c.TokenRate[t.index(at)] += tokens / t.slice
+			d := r.doses(&buf)
+			each := float64(d.tokens) / float64(len(d.at))
+			for k, at := range d.at {
+				if d.told != nil {
+					each = float64(d.told[k])
 				}
-			})
+				if t.within(at) {
+					c.TokenRate[t.index(at)] += each / t.slice
+				}
+			}
 		}
 	}
 	level := 0.0

@@ -1,28 +1,11 @@
 package metrics
 
 import (
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
-
-// Histograms cover 0 ns to a day with three significant digits, 311 KB each.
-// The longest request that is allowed by default takes 6 h.
-const (
-	histLow    = 1 // the smallest that is told from 0
-	histHigh   = int64(24 * time.Hour)
-	histDigits = 3
-)
-
-func newHist() *hdrhistogram.Histogram { return hdrhistogram.New(histLow, histHigh, histDigits) }
-
-// record puts ns into h, k times. Values outside are moved to the nearest end.
-func record(h *hdrhistogram.Histogram, ns int64, k int) {
-	// The value is in range, so this cannot fail.
-	_ = h.RecordValues(min(max(ns, 0), histHigh), int64(k))
-}
 
 // logged are the metrics of the histogram log: ttft is vLLM's, the others are
 // our reading.
@@ -45,17 +28,8 @@ var logged = []struct {
 func WriteHDR(w io.Writer, records []Record, o Options, start time.Time, length time.Duration) error {
 	// The format has no sign: what began before 1970 was never dated.
 	from := max(start.UnixMilli(), 0)
-	log := hdrhistogram.NewHistogramLogWriter(w)
-	if err := log.OutputLogFormatVersion(); err != nil {
-		return err
-	}
-	if err := log.OutputStartTime(from); err != nil {
-		return err
-	}
-	if err := log.OutputLegend(); err != nil {
-		return err
-	}
 	hists := histograms(records, o)
+	var lines []*hdrhistogram.Histogram
 	for _, l := range logged {
 		h := hists[l.m]
 		if h == nil {
@@ -64,39 +38,40 @@ func WriteHDR(w io.Writer, records []Record, o Options, start time.Time, length 
 		h.SetTag(l.tag)
 		h.SetStartTimeMs(from)
 		h.SetEndTimeMs(from + max(length, 0).Milliseconds())
-		if err := log.OutputIntervalHistogram(h); err != nil {
-			return fmt.Errorf("histogram %s: %w", l.tag, err)
-		}
+		lines = append(lines, h)
 	}
-	return nil
+	return writeLog(w, from, lines)
 }
 
 // histograms fills one histogram a metric, nil where there is no sample.
 func histograms(records []Record, o Options) *[metricCount]*hdrhistogram.Histogram {
-	var wanted [metricCount]bool
-	for _, l := range logged {
-		wanted[l.m] = true
-	}
-	var all [metricCount]*hdrhistogram.Histogram
-	put := func(m metric, ns int64, k int) {
-		if k <= 0 || !wanted[m] {
-			return
-		}
-		if all[m] == nil {
-			all[m] = newHist()
-		}
-		record(all[m], ns, k)
+	sh := shapeOf(records)
+	c := newCollector(o)
+	c.same, c.sameTPOT = sh.same, sh.sameTPOT
+	for m := range c.all {
+		c.all[m].hist = newHist()
 	}
 	for i := range records {
 		r := &records[i]
 		if r.issued() {
-			r.generator(o, put)
+			c.generator(r)
 		}
 		if r.Outcome == OK {
-			r.latencies(o, put)
+			c.latencies(r)
 			if t, n := r.tokens(), r.OutputTokens; n > 1 && t.n > 1 {
-				put(tpotToken, int64(t.last-t.first)/int64(n-1), 1)
+				c.all[tpotToken].add(int64(t.last-t.first)/int64(n-1), 1)
 			}
+		}
+	}
+	if c.same {
+		for token, chunk := range map[metric]metric{ttftToken: ttft, itlToken: itl, e2elToken: e2el} {
+			c.all[token] = c.all[chunk]
+		}
+	}
+	var all [metricCount]*hdrhistogram.Histogram
+	for _, l := range logged {
+		if s := &c.all[l.m]; s.n > 0 {
+			all[l.m] = s.hist.hdr()
 		}
 	}
 	return &all

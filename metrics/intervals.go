@@ -19,16 +19,48 @@ type certainty struct {
 	tail     *float64
 }
 
-// certain looks the ranks of M16 and M17 up. From a histogram an interval
-// reaches to the far ends of its buckets (A5), and so does the tail estimate.
-func certain(n int, p float64, rank func(i int) (low, high float64)) (c certainty) {
-	if lo, hi, ok := stat.QuantileRanks(n, p, stat.Level); ok {
-		low, _ := rank(lo)
-		_, high := rank(hi)
+// certainties remembers the ranks of M16 and M17 for each number of samples:
+// most metrics of a run have as many. It is not safe for concurrent use.
+type certainties struct {
+	percent []float64
+	known   map[int][]rankSet
+}
+
+// rankSet holds the ranks of one percentile, from 1; 0: samples are too few.
+type rankSet struct{ lo, hi, tail int }
+
+func newCertainties(percent []float64) *certainties {
+	return &certainties{percent: percent, known: map[int][]rankSet{}}
+}
+
+// ranks are those of each percentile with n samples.
+func (c *certainties) ranks(n int) []rankSet {
+	if sets, ok := c.known[n]; ok {
+		return sets
+	}
+	sets := make([]rankSet, len(c.percent))
+	for i, p := range c.percent {
+		if lo, hi, ok := stat.QuantileRanks(n, p/100, stat.Level); ok {
+			sets[i].lo, sets[i].hi = lo, hi
+		}
+		if r, ok := stat.TailRank(n, p/100, stat.TailConfidence); ok {
+			sets[i].tail = r
+		}
+	}
+	c.known[n] = sets
+	return sets
+}
+
+// certain looks the ranks up. From a histogram an interval reaches to the far
+// ends of its buckets (A5), and so does the tail estimate.
+func (r rankSet) certain(rank func(i int) (low, high float64)) (c certainty) {
+	if r.lo > 0 {
+		low, _ := rank(r.lo)
+		_, high := rank(r.hi)
 		c.interval = &Interval{low, high}
 	}
-	if r, ok := stat.TailRank(n, p, stat.TailConfidence); ok {
-		_, v := rank(r)
+	if r.tail > 0 {
+		_, v := rank(r.tail)
 		c.tail = &v
 	}
 	return c

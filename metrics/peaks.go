@@ -1,53 +1,80 @@
 package metrics
 
 import (
-	"maps"
-	"math"
-	"slices"
 	"time"
+
+	"github.com/servebench/servebench/metrics/internal/radix"
 )
 
-// vllmPeaks computes vLLM's max_output_tokens_per_s and max_concurrent_requests
-// as its client does, flaws and all: seconds from the first send, one for each
-// event with choices, and every request counts in each second that it touches.
-func vllmPeaks(records []Record) (chunks, concurrent int) {
-	first := time.Duration(math.MaxInt64)
-	for i := range records {
-		if r := &records[i]; r.Outcome == OK {
-			first = min(first, r.Sent)
-		}
-	}
-	var began, ended []int64 // seconds
-	second := func(at time.Duration) int64 { return int64((at - first) / time.Second) }
-	perSecond := map[int64]int{}
-	for i := range records {
-		r := &records[i]
-		if r.Outcome != OK {
-			continue
-		}
-		began = append(began, second(r.Sent))
-		ended = append(ended, second(r.end(r.chunks()))+1)
-		// Arrivals rise, so that a request comes to each second once.
-		for a := r.Arrivals; len(a) > 0; {
-			s, n := second(a[0]), 1
-			for n < len(a) && second(a[n]) == s {
-				n++
-			}
-			perSecond[s] += n
-			a = a[n:]
-		}
-	}
-	for n := range maps.Values(perSecond) {
-		chunks = max(chunks, n)
-	}
-	return chunks, mostOpen(began, ended)
+// peaks gathers what the four peaks of a run need, record by record.
+type peaks struct {
+	began, ended []time.Duration // of issued requests
+	chunks       seconds
+	touching     []int32 // by second: how many more requests touch it than the one before
+	beganS       []int64 // where seconds are too many to be counted
+	endedS       []int64
+	tokens       emission
 }
+
+func newPeaks(sh shape) *peaks {
+	p := &peaks{began: make([]time.Duration, 0, sh.issued), ended: make([]time.Duration, 0, sh.issued)}
+	p.chunks = newSeconds(sh)
+	if n := len(p.chunks.counts); n > 0 {
+		p.touching = make([]int32, n+1)
+	}
+	p.tokens = newEmission(sh)
+	return p
+}
+
+func (p *peaks) issued(r *Record) {
+	p.began, p.ended = append(p.began, r.Sent), append(p.ended, r.Done)
+}
+
+func (p *peaks) completed(r *Record) {
+	p.chunks.add(r.Arrivals)
+	from, to := p.chunks.of(r.Sent), p.chunks.of(r.end(r.chunks()))+1
+	if n := int64(len(p.touching)); from >= 0 && from < n && to >= 0 && to < n {
+		p.touching[from]++
+		p.touching[to]--
+	} else {
+		p.beganS, p.endedS = append(p.beganS, from), append(p.endedS, to)
+	}
+	p.tokens.count(r)
+}
+
+// vllm are vLLM's max_output_tokens_per_s and max_concurrent_requests as its
+// client computes them, flaws and all: seconds from the first send, one for each
+// event with choices, and every request counts in each second that it touches.
+func (p *peaks) vllm() (chunks, concurrent int) {
+	if len(p.beganS) > 0 {
+		// Some are beyond what is counted: all are sorted.
+		for s, by := range p.touching {
+			for ; by > 0; by-- {
+				p.beganS = append(p.beganS, int64(s))
+			}
+			for ; by < 0; by++ {
+				p.endedS = append(p.endedS, int64(s))
+			}
+		}
+		return p.chunks.most(), mostOpen(p.beganS, p.endedS)
+	}
+	open := 0
+	for _, by := range p.touching {
+		open += int(by)
+		concurrent = max(concurrent, open)
+	}
+	return p.chunks.most(), concurrent
+}
+
+// inFlight is the largest number of requests of any outcome that were between
+// Sent and Done at one instant.
+func (p *peaks) inFlight() int { return mostOpen(p.began, p.ended) }
 
 // mostOpen is how many of the intervals [began, ended) overlap at most. Where
 // one ends as another begins, they do not. It sorts both in place.
 func mostOpen[T ~int64](began, ended []T) (most int) {
-	slices.Sort(began)
-	slices.Sort(ended)
+	radix.Int64s(began)
+	radix.Int64s(ended)
 	over := 0
 	for i, at := range began {
 		for over < len(ended) && ended[over] <= at {
@@ -58,84 +85,52 @@ func mostOpen[T ~int64](began, ended []T) (most int) {
 	return most
 }
 
-// peakInFlight is the largest number of requests of any outcome that were
-// between Sent and Done at one instant.
-func peakInFlight(records []Record) int {
-	began, ended := make([]time.Duration, 0, len(records)), make([]time.Duration, 0, len(records))
-	for i := range records {
-		if r := &records[i]; r.issued() {
-			began, ended = append(began, r.Sent), append(ended, r.Done)
-		}
-	}
-	return mostOpen(began, ended)
+// seconds counts events by the second since the first send.
+type seconds struct {
+	first  time.Duration
+	counts []int
+	beyond map[int64]int
 }
 
-// Token rates are read in windows of a second that move in steps of step.
-const (
-	step      = 100 * time.Millisecond
-	inASecond = int64(time.Second / step)
-)
+// mostSeconds bounds the seconds that have a place of their own: twelve days.
+const mostSeconds = 1 << 20
 
-// peakTokenRate is the largest number of output tokens in a second, and no less
-// than their mean rate up to last: a run of less than a second has no other
-// peak, and one that is busy at both ends no better.
-func peakTokenRate(records []Record, last time.Duration) (perSecond float64) {
-	var total float64
-	per := map[int64]float64{} // tokens in each step
-	for i := range records {
-		if r := &records[i]; r.Outcome == OK {
-			total += float64(r.OutputTokens)
-			r.spread(func(at time.Duration, tokens float64) { per[int64(at/step)] += tokens })
-		}
+func newSeconds(sh shape) seconds {
+	s := seconds{first: sh.first, beyond: map[int64]int{}}
+	if n := int64((sh.last - sh.first) / time.Second); sh.completed > 0 && n >= 0 && n < mostSeconds {
+		s.counts = make([]int, n+2)
 	}
-	for s := range per {
-		var sum float64
-		for j := range inASecond {
-			sum += per[s-j]
-		}
-		perSecond = max(perSecond, sum)
-	}
-	if last > 0 {
-		perSecond = max(perSecond, total/last.Seconds())
-	}
-	return perSecond
+	return s
 }
 
-// spread yields a completed request's output tokens in the steps in which they
-// came: see emitted.
-func (r *Record) spread(yield func(at time.Duration, tokens float64)) {
-	var at time.Duration
-	var sum float64
-	r.emitted(func(a time.Duration, tokens float64) {
-		if a/step != at/step {
-			if sum > 0 {
-				yield(at, sum)
-			}
-			at, sum = a, 0
+func (s *seconds) of(at time.Duration) int64 { return int64((at - s.first) / time.Second) }
+
+// add counts events, which rise: so that a request comes to each second once.
+func (s *seconds) add(at []time.Duration) {
+	for len(at) > 0 {
+		second, n := s.of(at[0]), 1
+		from := s.first + time.Duration(second)*time.Second
+		if at[0] >= from && at[len(at)-1]-from < time.Second {
+			n = len(at)
 		}
-		sum += tokens
-	})
-	if sum > 0 {
-		yield(at, sum)
+		for n < len(at) && at[n] >= from && at[n]-from < time.Second {
+			n++
+		}
+		if second >= 0 && second < int64(len(s.counts)) {
+			s.counts[second] += n
+		} else {
+			s.beyond[second] += n
+		}
+		at = at[n:]
 	}
 }
 
-// emitted yields a completed request's output tokens at the instants at which
-// they came: as its events told, else in equal parts on those that bore tokens.
-func (r *Record) emitted(yield func(at time.Duration, tokens float64)) {
-	told := 0
-	for _, k := range r.Tokens {
-		told += k
+func (s *seconds) most() (most int) {
+	for _, n := range s.counts {
+		most = max(most, n)
 	}
-	switch {
-	case len(r.Arrivals) == 0:
-		yield(r.Done, float64(r.OutputTokens))
-	case len(r.Tokens) == len(r.Arrivals) && told == r.OutputTokens:
-		for i, k := range r.Tokens {
-			yield(r.Arrivals[i], float64(k))
-		}
-	default:
-		each := float64(r.OutputTokens) / float64(max(1, r.BearingCount()))
-		r.bearing(func(i int) { yield(r.Arrivals[i], each) })
+	for _, n := range s.beyond {
+		most = max(most, n)
 	}
+	return most
 }

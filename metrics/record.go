@@ -143,17 +143,40 @@ func (r *Record) chunks() reading {
 }
 
 // tokens is our reading: token-bearing events only.
-func (r *Record) tokens() (t reading) {
-	if len(r.NotBearing) == 0 {
+func (r *Record) tokens() reading {
+	skip, n := r.NotBearing, r.BearingCount()
+	if n == len(r.Arrivals) {
 		return r.chunks()
 	}
-	r.bearing(func(i int) {
-		if t.n == 0 {
-			t.first = r.Arrivals[i]
+	// Those without a token are indexed in order: they are passed over at both ends.
+	first, last := 0, len(r.Arrivals)-1
+	for first < len(skip) && skip[first] == first {
+		first++
+	}
+	for j := len(skip) - 1; j >= 0 && skip[j] == last; j-- {
+		last--
+	}
+	if first > last {
+		return reading{}
+	}
+	return reading{r.Arrivals[first], r.Arrivals[last], n}
+}
+
+// bearingTimes returns the instants of the events that bore tokens; they are put
+// into buf.
+func (r *Record) bearingTimes(buf []time.Duration) []time.Duration {
+	buf = buf[:0]
+	if r.BearingCount() == len(r.Arrivals) {
+		return append(buf, r.Arrivals...)
+	}
+	from := 0
+	for _, i := range r.NotBearing {
+		if i >= from && i < len(r.Arrivals) {
+			buf = append(buf, r.Arrivals[from:i]...)
+			from = i + 1
 		}
-		t.last, t.n = r.Arrivals[i], t.n+1
-	})
-	return t
+	}
+	return append(buf, r.Arrivals[from:]...)
 }
 
 // end is the instant the last event of the reading came; without a stream, the

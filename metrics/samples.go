@@ -5,10 +5,10 @@ import (
 	"math/big"
 	"math/bits"
 	"slices"
-	"sort"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/servebench/servebench/metrics/internal/radix"
 	"github.com/servebench/servebench/metrics/stat"
 )
 
@@ -21,7 +21,7 @@ type samples struct {
 	limit  int // 0: none
 	small  []uint32
 	long   []int64 // over math.MaxUint32 ns
-	hist   *hdrhistogram.Histogram
+	hist   *hist
 	lo, hi int64
 	moments
 }
@@ -39,18 +39,74 @@ func (s *samples) add(ns int64, k int) {
 	}
 	s.lo, s.hi = min(s.lo, ns), max(s.hi, ns)
 	s.moments.add(ns, k)
-	if s.hist == nil && s.limit > 0 && s.n > s.limit {
-		s.spill()
-	}
-	if s.hist != nil {
-		record(s.hist, ns, k)
+	if s.over() {
+		s.hist.add(uint64(ns), int64(k))
 		return
 	}
 	for range k {
-		if ns > math.MaxUint32 {
-			s.long = append(s.long, ns)
-		} else {
-			s.small = append(s.small, uint32(ns))
+		s.keep(ns)
+	}
+}
+
+// over tells that a histogram holds the samples, and sees to it that it does
+// where they have become too many.
+func (s *samples) over() bool {
+	if s.hist == nil && s.limit > 0 && s.n > s.limit {
+		s.spill()
+	}
+	return s.hist != nil
+}
+
+func (s *samples) keep(ns int64) {
+	if ns > math.MaxUint32 {
+		s.long = append(s.long, ns)
+	} else {
+		s.small = append(s.small, uint32(ns))
+	}
+}
+
+// addAll is add for each of many, and moves negative ones in ns to zero. The sums
+// are carried in registers.
+func (s *samples) addAll(ns []int64) {
+	if len(ns) == 0 || len(ns) > math.MaxInt-s.n {
+		return
+	}
+	lo, hi := uint64(math.MaxInt64), uint64(0)
+	var sum, sq wide
+	for i, v := range ns {
+		x := uint64(v)
+		if v < 0 {
+			x, ns[i] = 0, 0
+		}
+		lo, hi = min(lo, x), max(hi, x)
+		var carry uint64
+		sum.lo, carry = bits.Add64(sum.lo, x, 0)
+		sum.hi += carry
+		top, low := bits.Mul64(x, x)
+		sq.lo, carry = bits.Add64(sq.lo, low, 0)
+		sq.hi += top + carry
+	}
+	if s.n == 0 {
+		s.lo = math.MaxInt64
+	}
+	s.lo, s.hi = min(s.lo, int64(lo)), max(s.hi, int64(hi))
+	s.n += len(ns)
+	s.sum.add(sum.hi, sum.lo)
+	s.sq.add(sq.hi, sq.lo)
+	switch {
+	case s.over():
+		for _, v := range ns {
+			s.hist.add(uint64(v), 1)
+		}
+	case hi <= math.MaxUint32:
+		small := slices.Grow(s.small, len(ns))
+		for _, v := range ns {
+			small = append(small, uint32(v))
+		}
+		s.small = small
+	default:
+		for _, v := range ns {
+			s.keep(v)
 		}
 	}
 }
@@ -59,51 +115,62 @@ func (s *samples) add(ns int64, k int) {
 func (s *samples) spill() {
 	s.hist = newHist()
 	for _, v := range s.small {
-		record(s.hist, int64(v), 1)
+		s.hist.add(uint64(v), 1)
 	}
 	for _, v := range s.long {
-		record(s.hist, v, 1)
+		s.hist.add(uint64(v), 1)
 	}
 	s.small, s.long = nil, nil
 }
 
 // dist is nil where there is no sample.
-func (s *samples) dist(percent []float64) *Dist {
+func (s *samples) dist(c *certainties) *Dist {
 	if s.n == 0 {
 		return nil
 	}
 	d := &Dist{
 		N: s.n, Mean: s.mean(1), Std: s.std(), Min: float64(s.lo) / msInNS, Max: float64(s.hi) / msInNS,
-		Source: "exact", percent: percent,
+		Source: "exact", percent: c.percent,
 	}
 	if s.hist != nil {
 		d.Source = "hdr3"
-		d.fill(func(p float64) float64 {
-			return float64(min(max(s.hist.ValueAtQuantile(p), s.lo), s.hi)) / msInNS
-		}, s.bucket)
+		h := s.hist.hdr()
+		d.fill(c, func(p float64) float64 {
+			return float64(min(max(h.ValueAtQuantile(p), s.lo), s.hi)) / msInNS
+		}, func(i int) (low, high float64) { return s.bucket(h, i) })
 		return d
 	}
-	small := ascending(s.small)
+	// Which order statistics it takes is found by asking for them once in vain.
+	var ranks []int
+	blank := Dist{N: s.n, percent: c.percent}
+	blank.fill(c, quantile(s.n, func(i int) float64 { ranks = append(ranks, i); return 0 }),
+		func(i int) (low, high float64) { ranks = append(ranks, i-1); return 0, 0 })
+	ranks = slices.DeleteFunc(ranks, func(i int) bool { return i >= len(s.small) })
+	small := orderStatistics(s.small, uint32(min(s.lo, math.MaxUint32)), uint32(min(s.hi, math.MaxUint32)), ranks)
 	slices.Sort(s.long)
 	at := func(i int) float64 {
 		if i < len(s.small) {
-			return float64(small(i)) / msInNS
+			return float64(small[i]) / msInNS
 		}
 		return float64(s.long[i-len(s.small)]) / msInNS
 	}
-	d.fill(func(p float64) float64 {
-		v, _ := stat.Quantile(s.n, at, p/100)
-		return v
-	}, exactly(at))
+	d.fill(c, quantile(s.n, at), exactly(at))
 	return d
+}
+
+func quantile(n int, at func(i int) float64) func(p float64) float64 {
+	return func(p float64) float64 {
+		v, _ := stat.Quantile(n, at, p/100)
+		return v
+	}
 }
 
 // bucket is what the histogram knows of the order statistic i, from 1: the ends
 // of its bucket in milliseconds, within the exact extremes.
-func (s *samples) bucket(i int) (low, high float64) {
-	top := s.hist.ValueAtQuantile(100 * float64(i) / float64(s.n))
+func (s *samples) bucket(h *hdrhistogram.Histogram, i int) (low, high float64) {
+	top := h.ValueAtQuantile(100 * float64(i) / float64(s.n))
 	// Buckets are as wide as the last place of three digits in binary: 11 bits.
-	width := int64(1) << max(0, bits.Len64(uint64(top))-11)
+	width := int64(1) << max(0, bits.Len64(uint64(top))-histBits)
 	within := func(v int64) float64 { return float64(min(max(v, s.lo), s.hi)) / msInNS }
 	return within(top &^ (width - 1)), within(top)
 }
@@ -113,46 +180,6 @@ func exactly(at func(i int) float64) func(i int) (low, high float64) {
 	return func(i int) (low, high float64) {
 		v := at(i - 1)
 		return v, v
-	}
-}
-
-// ascending returns the order statistics of v. Many values are counted by their
-// halves and not sorted: 4 Mi gaps take 20 ms, not 430 (BenchmarkOrderStatistics).
-func ascending(v []uint32) (at func(i int) uint32) {
-	const half = 1 << 16
-	if len(v) < half {
-		slices.Sort(v)
-		return func(i int) uint32 { return v[i] }
-	}
-	high := make([]int, half) // cumulative
-	for _, x := range v {
-		high[x>>16]++
-	}
-	accumulate(high)
-	lows := map[int][]int{}
-	return func(i int) uint32 {
-		h := sort.SearchInts(high, i+1)
-		low := lows[h]
-		if low == nil {
-			low = make([]int, half)
-			for _, x := range v {
-				if int(x>>16) == h {
-					low[x&(half-1)]++
-				}
-			}
-			accumulate(low)
-			lows[h] = low
-		}
-		if h > 0 {
-			i -= high[h-1]
-		}
-		return uint32(h<<16 | sort.SearchInts(low, i+1))
-	}
-}
-
-func accumulate(counts []int) {
-	for i := 1; i < len(counts); i++ {
-		counts[i] += counts[i-1]
 	}
 }
 
@@ -227,23 +254,21 @@ func (q *ratios) add(ns, over int64) {
 // perToken is ns/over in milliseconds, rounded once as [moments.mean] is.
 func perToken(ns, over int64) float64 { return float64(ns) / (float64(over) * msInNS) }
 
-func (q *ratios) dist(percent []float64) *Dist {
+func (q *ratios) dist(c *certainties) *Dist {
 	n := len(q.ms)
 	if n == 0 {
 		return nil
 	}
-	slices.Sort(q.ms)
+	// The mean and the spread add up in this order.
+	radix.Float64s(q.ms)
 	at := func(i int) float64 { return q.ms[i] }
-	d := &Dist{N: n, Min: q.ms[0], Max: q.ms[n-1], Source: "exact", percent: percent}
+	d := &Dist{N: n, Min: q.ms[0], Max: q.ms[n-1], Source: "exact", percent: c.percent}
 	if q.over > 0 {
 		d.Mean = q.whole.mean(q.over)
 	} else {
 		d.Mean, _ = stat.Mean(n, at)
 	}
 	d.Std, _ = stat.StdDev(n, at, d.Mean)
-	d.fill(func(p float64) float64 {
-		v, _ := stat.Quantile(n, at, p/100)
-		return v
-	}, exactly(at))
+	d.fill(c, quantile(n, at), exactly(at))
 	return d
 }

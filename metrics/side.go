@@ -19,7 +19,7 @@ func DistOf(durations []time.Duration) *Dist {
 	for _, d := range durations {
 		s.add(int64(d), 1)
 	}
-	return s.dist(basePercentiles)
+	return s.dist(newCertainties(basePercentiles))
 }
 
 // Diffusion counts the decoding of a diffusion model over a window, by the

@@ -3,9 +3,9 @@ package metrics
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
+	"github.com/servebench/servebench/metrics/internal/radix"
 	"github.com/servebench/servebench/metrics/stat"
 )
 
@@ -55,8 +55,8 @@ func plateau(records []Record, target int) (w *Steady, why string) {
 			began, ended = append(began, r.Sent), append(ended, r.Done)
 		}
 	}
-	slices.Sort(began)
-	slices.Sort(ended)
+	radix.Int64s(began)
+	radix.Int64s(ended)
 	w = &Steady{Target: target, Threshold: max(1, int(math.Ceil(plateauShare*float64(target))))}
 	open, most, found := 0, 0, false
 	edges(began, ended, func(at time.Duration, by int) {
@@ -121,6 +121,7 @@ type tallied struct {
 		tokens         float64
 		started, ended int
 	}
+	edges []time.Duration // of the slices: one more than there are
 }
 
 // tally counts a window's tokens by the time of their emission, by slice.
@@ -129,6 +130,8 @@ func tally(records []Record, from, to time.Duration) *tallied {
 	n := min(int((to-from)/time.Second), mostSlices)
 	t.tokens, t.ended = make([]float64, max(n, 1)), make([]float64, max(n, 1))
 	t.slice = (to - from).Seconds() / float64(len(t.tokens))
+	t.cut()
+	var buf []time.Duration
 	for i := range records {
 		r := &records[i]
 		if r.Outcome != OK {
@@ -141,19 +144,51 @@ func tally(records []Record, from, to time.Duration) *tallied {
 			t.total.ended++
 			t.ended[t.index(r.Done)]++
 		}
-		if r.Sent >= to || r.Done < from {
-			continue
+		if r.Sent < to && r.Done >= from {
+			t.emitted(r.doses(&buf))
 		}
-		r.emitted(func(at time.Duration, tokens float64) {
-			if t.within(at) {
-				t.tokens[t.index(at)] += tokens
-			}
-		})
 	}
 	for _, k := range t.tokens {
 		t.total.tokens += k
 	}
 	return t
+}
+
+// emitted counts a request's tokens.
+func (t *tallied) emitted(d doses) {
+	each := float64(d.tokens) / float64(max(1, len(d.at)))
+	for i := 0; i < len(d.at); {
+		if !t.within(d.at[i]) {
+			i++
+			continue
+		}
+		j := t.index(d.at[i])
+		from, to, sum := t.edges[j], t.edges[j+1], t.tokens[j]
+		for ; i < len(d.at) && d.at[i] >= from && d.at[i] < to; i++ {
+			if d.told != nil {
+				each = float64(d.told[i])
+			}
+			sum += each
+		}
+		t.tokens[j] = sum
+	}
+}
+
+// cut finds the first instant of each slice by its index, so that one comparison
+// tells whether the next event is in it too.
+func (t *tallied) cut() {
+	t.edges = make([]time.Duration, len(t.tokens)+1)
+	for j := range t.tokens {
+		at := max(t.from+time.Duration(float64(j)*t.slice*float64(time.Second)), t.from)
+		for at > t.from && t.index(at) >= j {
+			at--
+		}
+		for t.index(at) < j {
+			at++
+		}
+		t.edges[j] = at
+	}
+	t.edges[len(t.tokens)] = t.to
 }
 
 func (t *tallied) within(at time.Duration) bool { return at >= t.from && at < t.to }
@@ -218,9 +253,11 @@ func (w *Steady) fill(records []Record, t *tallied, s *Summary, o Options) {
 
 // latencies fills the distributions.
 func (w *Steady) latencies(records []Record, t *tallied, s *Summary, o Options) {
-	c := newCollector(nil, o) // its percentiles and limits
+	c := newCollector(o)
 	gaps := &c.all[itl]
 	gaps.small = make([]uint32, 0, min(s.Counters.Events, gaps.limit))
+	c.all[ttft].small, c.all[e2elToken].small = make([]uint32, 0, t.total.started), make([]uint32, 0, t.total.started)
+	c.tpotTok.ms = make([]float64, 0, t.total.started)
 	for i := range records {
 		r := &records[i]
 		if r.Outcome != OK || r.Sent >= w.To || r.Done < w.From {
@@ -229,22 +266,26 @@ func (w *Steady) latencies(records []Record, t *tallied, s *Summary, o Options) 
 		token := r.tokens()
 		if t.within(r.Sent) {
 			if chunk := r.chunks(); chunk.n > 0 {
-				c.put(ttft, int64(chunk.first-r.Sent), 1)
+				c.all[ttft].add(int64(chunk.first-r.Sent), 1)
 			}
-			c.put(e2elToken, int64(r.end(token)-r.Sent), 1)
+			c.all[e2elToken].add(int64(r.end(token)-r.Sent), 1)
 			if token.n > 1 && r.OutputTokens > 1 {
 				c.tpotTok.add(int64(token.last-token.first), int64(r.OutputTokens-1))
 			}
 		}
-		last := time.Duration(-1)
-		r.bearing(func(i int) {
-			at := r.Arrivals[i]
-			if last >= 0 && t.within(at) {
-				gaps.add(int64(at-last), 1)
+		at, ns := r.Arrivals, c.ns[:0]
+		if token.n < len(at) {
+			c.at = r.bearingTimes(c.at)
+			at = c.at
+		}
+		for j := 1; j < len(at); j++ {
+			if t.within(at[j]) {
+				ns = append(ns, int64(at[j]-at[j-1]))
 			}
-			last = at
-		})
+		}
+		c.ns = ns
+		gaps.addAll(ns)
 	}
-	w.TTFT, w.ITL, w.E2EL = c.all[ttft].dist(c.percent), c.all[itl].dist(c.percent), c.all[e2elToken].dist(c.percent)
-	w.TPOT = c.tpotTok.dist(c.percent)
+	w.TTFT, w.ITL, w.E2EL = c.all[ttft].dist(c.sure), c.all[itl].dist(c.sure), c.all[e2elToken].dist(c.sure)
+	w.TPOT = c.tpotTok.dist(c.sure)
 }

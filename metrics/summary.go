@@ -122,11 +122,15 @@ type Summary struct {
 // basePercentiles are those of the manifest.
 var basePercentiles = []float64{50, 90, 95, 99}
 
-// Summarize computes a run's numbers. Records are only read. No number is NaN or
-// infinite, whatever the records say.
+// Summarize computes a run's numbers in linear time: each record is walked
+// through once. Records are only read. No number is NaN or infinite, whatever
+// the records say.
 func Summarize(records []Record, o Options) *Summary {
 	s := &Summary{Outcomes: map[Outcome]int{}, TokenSources: map[TokenSource]int{}}
-	c := newCollector(records, o)
+	sh := shapeOf(records)
+	c := newCollector(o)
+	c.reserve(sh)
+	p := newPeaks(sh)
 	for i := range records {
 		r := &records[i]
 		if r.Outcome == "" {
@@ -134,18 +138,57 @@ func Summarize(records []Record, o Options) *Summary {
 		}
 		s.count(r)
 		if r.issued() {
-			r.generator(o, c.put)
+			c.generator(r)
+			p.issued(r)
 		}
 		if r.Outcome == OK {
 			s.completed(r)
-			c.completed(r)
-			r.latencies(o, c.put)
+			c.latencies(r)
+			c.pace(r)
+			p.completed(r)
 		}
 	}
 	c.finish(s)
-	s.PeakTokens, s.PeakConcurrency = vllmPeaks(records)
-	s.MaxInFlight, s.MaxTokenRate = peakInFlight(records), peakTokenRate(records, s.Last)
+	s.PeakTokens, s.PeakConcurrency = p.vllm()
+	s.MaxInFlight = p.inFlight()
+	s.MaxTokenRate = p.tokens.rate(records, s.Last)
 	return s
+}
+
+// shape is what is known of a run before its records are walked through: how
+// much room they take, and when they were.
+type shape struct {
+	events, issued, completed int
+	gaps                      int // between events of completed requests
+	// same tells that every event of a completed request bore a token: both
+	// readings are one. sameTPOT: and no answer of more tokens came in one event.
+	same, sameTPOT bool
+	// first and last are the first send and the last end of completed requests.
+	first, last time.Duration
+	tokens      float64 // output tokens of completed requests
+}
+
+func shapeOf(records []Record) (sh shape) {
+	sh.same, sh.sameTPOT, sh.first = true, true, math.MaxInt64
+	for i := range records {
+		r := &records[i]
+		if !r.issued() {
+			continue
+		}
+		sh.issued++
+		sh.events += len(r.Arrivals)
+		if r.Outcome != OK {
+			continue
+		}
+		sh.completed++
+		sh.tokens += float64(r.OutputTokens)
+		sh.gaps += max(0, len(r.Arrivals)-1)
+		sh.same = sh.same && r.BearingCount() == len(r.Arrivals)
+		sh.sameTPOT = sh.sameTPOT && !(len(r.Arrivals) == 1 && r.OutputTokens > 1)
+		sh.first, sh.last = min(sh.first, r.Sent), max(sh.last, r.Done)
+	}
+	sh.sameTPOT = sh.sameTPOT && sh.same
+	return sh
 }
 
 // count takes in what holds for requests of any outcome.
@@ -166,9 +209,7 @@ func (s *Summary) count(r *Record) {
 	k.NoStamp += r.NoStamp
 	k.Events += len(r.Arrivals)
 	k.NotBearing += len(r.NotBearing)
-	for i := 1; i < len(r.Arrivals); i++ {
-		k.ZeroGaps += b2i(r.Arrivals[i] == r.Arrivals[i-1])
-	}
+	k.ZeroGaps += zeroGaps(r.Arrivals)
 	if r.Outcome != OK {
 		s.Failed++
 	}
@@ -204,6 +245,15 @@ func widen(r *[2]int, v int, first bool) {
 	r[0], r[1] = min(r[0], v), max(r[1], v)
 }
 
+func zeroGaps(at []time.Duration) (n int) {
+	for i := 1; i < len(at); i++ {
+		if at[i] == at[i-1] {
+			n++
+		}
+	}
+	return n
+}
+
 func b2i(b bool) int {
 	if b {
 		return 1
@@ -237,131 +287,38 @@ const (
 	metricCount
 )
 
-// generator puts our own part of a request that was sent, of any outcome.
-func (r *Record) generator(o Options, put func(m metric, ns int64, k int)) {
-	if !o.OpenLoop && r.Slot == 0 {
-		put(rampLag, int64(r.Lag()), 1)
-	} else {
-		put(lag, int64(r.Lag()), 1)
-	}
-	if o.OpenLoop {
-		put(queueWait, int64(r.QueueWait()), 1)
-	}
-	if r.Connect > 0 {
-		put(connect, int64(r.Connect), 1)
-	}
-	for i, d := range r.RxDelay[:min(len(r.RxDelay), len(r.Arrivals))] {
-		// Events of one read share its stamp and its delay.
-		if i == 0 || r.Arrivals[i] != r.Arrivals[i-1] || d != r.RxDelay[i-1] {
-			put(rxDelay, int64(d), 1)
-		}
-	}
-}
-
-// latencies puts those of a completed request in both readings, but for tpot,
-// which is no whole number of nanoseconds.
-func (r *Record) latencies(o Options, put func(m metric, ns int64, k int)) {
-	chunk, token := r.chunks(), r.tokens()
-	last := int64(r.end(chunk) - r.Sent)
-	queue := int64(r.Sent)
-	if o.OpenLoop {
-		queue = int64(r.Sent - r.Due)
-	}
-	put(e2el, last, 1)
-	put(e2elToken, int64(r.end(token)-r.Sent), 1)
-	put(clientQueue, queue, 1)
-	put(e2elWithQueue, queue+last, 1)
-	if o.OpenLoop {
-		put(e2elFromDue, int64(r.end(token)-r.Due), 1)
-	}
-	if chunk.n == 0 {
-		return
-	}
-	put(ttft, int64(chunk.first-r.Sent), 1)
-	put(ttftToken, int64(token.first-r.Sent), 1)
-	if r.Visible > 0 && r.Visible < len(r.Arrivals) {
-		put(ttftVisible, int64(r.Arrivals[r.Visible]-r.Sent), 1)
-	}
-	if o.OpenLoop {
-		put(ttftFromDue, int64(token.first-r.Due), 1)
-	}
-	for i := 1; i < len(r.Arrivals); i++ {
-		put(itl, int64(r.Arrivals[i]-r.Arrivals[i-1]), 1)
-	}
-	r.tokenGaps(put)
-}
-
-// tokenGaps puts the gaps between token-bearing events, whole and shared among
-// the tokens that came at their end.
-func (r *Record) tokenGaps(put func(m metric, ns int64, k int)) {
-	known := r.Tokens != nil && len(r.Tokens) == len(r.Arrivals)
-	prev := -1  // the bearing event before
-	from := -1  // where the gap that is to be shared began
-	next := 0   // the first event whose tokens are not in the share yet
-	tokens := 0 // those of the share
-	r.bearing(func(i int) {
-		if prev >= 0 {
-			put(itlToken, int64(r.Arrivals[i]-r.Arrivals[prev]), 1)
-		}
-		if known {
-			for ; next <= i; next++ {
-				tokens += r.Tokens[next]
-			}
-			if from >= 0 && tokens > 0 {
-				share(int64(r.Arrivals[i]-r.Arrivals[from]), tokens, put)
-			}
-			// An event without a token of its own passes its gap on.
-			if from < 0 || tokens > 0 {
-				from, tokens = i, 0
-			}
-		}
-		prev = i
-	})
-}
-
-// share puts a gap's k parts, which differ by at most 1 ns and add up to it.
-func share(gap int64, k int, put func(m metric, ns int64, k int)) {
-	part, rest := gap/int64(k), int(gap%int64(k))
-	put(itlPerToken, part+1, rest)
-	put(itlPerToken, part, k-rest)
-}
-
 // collector gathers the samples of a run.
 type collector struct {
-	percent []float64
-	all     [metricCount]samples
-	tpot    ratios // vLLM's reading
-	tpotTok ratios
-	chunked chunked
-	oneITL  bool                               // all events bore tokens: both readings have the same gaps
-	bounds  struct{ ttft, tpot, e2el float64 } // ms
-	good    int
+	sure           *certainties
+	open           bool // an open loop
+	all            [metricCount]samples
+	tpot           ratios // vLLM's reading
+	tpotTok        ratios
+	chunked        chunked
+	same, sameTPOT bool                               // as in shape
+	bounds         struct{ ttft, tpot, e2el float64 } // ms
+	good           int
+	ns             []int64         // scratch
+	at             []time.Duration // scratch
 }
 
-func newCollector(records []Record, o Options) *collector {
-	c := &collector{percent: slices.Clone(basePercentiles), oneITL: true}
+// rawGaps is how many samples of an event each are held by default.
+const rawGaps = 64 << 20
+
+func newCollector(o Options) *collector {
+	percent := slices.Clone(basePercentiles)
 	for _, p := range o.Percentiles {
-		if p >= 0 && p <= 100 && !slices.Contains(c.percent, p) {
-			c.percent = append(c.percent, p)
+		if p >= 0 && p <= 100 && !slices.Contains(percent, p) {
+			percent = append(percent, p)
 		}
 	}
-	events := 0
-	for i := range records {
-		r := &records[i]
-		events += len(r.Arrivals)
-		c.oneITL = c.oneITL && r.BearingCount() == len(r.Arrivals)
-	}
+	c := &collector{sure: newCertainties(percent), open: o.OpenLoop}
 	limit := o.RawGaps
 	if limit <= 0 {
-		limit = 64 << 20
+		limit = rawGaps
 	}
 	for _, m := range []metric{itl, itlToken, itlPerToken, rxDelay} {
 		c.all[m].limit = limit
-	}
-	for _, m := range []metric{itl, itlToken, rxDelay} {
-		if m != itlToken || !c.oneITL {
-			c.all[m].small = make([]uint32, 0, min(events, limit))
-		}
 	}
 	bound := func(name string) float64 {
 		if ms, ok := o.Goodput[name]; ok {
@@ -373,15 +330,139 @@ func newCollector(records []Record, o Options) *collector {
 	return c
 }
 
-func (c *collector) put(m metric, ns int64, k int) {
-	if m != itlToken || !c.oneITL {
-		c.all[m].add(ns, k)
+// reserve makes room for the samples that a run of the shape will have: lists
+// need not grow.
+func (c *collector) reserve(sh shape) {
+	c.same, c.sameTPOT = sh.same, sh.sameTPOT
+	room := func(n int, of ...metric) {
+		for _, m := range of {
+			if s := &c.all[m]; s.limit == 0 || n <= s.limit {
+				s.small = make([]uint32, 0, n)
+			}
+		}
+	}
+	room(sh.events, rxDelay)
+	room(sh.issued, lag)
+	room(sh.completed, ttft, e2el, clientQueue, e2elWithQueue)
+	c.tpot.ms = make([]float64, 0, sh.completed)
+	if c.all[itl].limit < sh.gaps {
+		c.all[itl].hist = newHist() // it comes to that
+	}
+	room(sh.gaps, itl)
+	if !c.same {
+		room(sh.gaps, itlToken)
+		room(sh.completed, ttftToken, e2elToken)
+	}
+	if c.open {
+		room(sh.issued, queueWait)
+		room(sh.completed, ttftFromDue, e2elFromDue)
 	}
 }
 
-// completed takes in a completed request's time per token, and whether it was
-// good.
-func (c *collector) completed(r *Record) {
+// generator takes in our own part of a request that was sent, of any outcome.
+func (c *collector) generator(r *Record) {
+	if !c.open && r.Slot == 0 {
+		c.all[rampLag].add(int64(r.Lag()), 1)
+	} else {
+		c.all[lag].add(int64(r.Lag()), 1)
+	}
+	if c.open {
+		c.all[queueWait].add(int64(r.QueueWait()), 1)
+	}
+	if r.Connect > 0 {
+		c.all[connect].add(int64(r.Connect), 1)
+	}
+	ns, at := c.ns[:0], r.Arrivals
+	for i, d := range r.RxDelay[:min(len(r.RxDelay), len(at))] {
+		// Events of one read share its stamp and its delay.
+		if i == 0 || at[i] != at[i-1] || d != r.RxDelay[i-1] {
+			ns = append(ns, int64(d))
+		}
+	}
+	c.ns = ns
+	c.all[rxDelay].addAll(ns)
+}
+
+// latencies takes in those of a completed request in both readings, but for
+// tpot, which is no whole number of nanoseconds.
+func (c *collector) latencies(r *Record) {
+	chunk, token := r.chunks(), r.tokens()
+	last := int64(r.end(chunk) - r.Sent)
+	queue := int64(r.Sent)
+	if c.open {
+		queue = int64(r.Sent - r.Due)
+	}
+	c.all[e2el].add(last, 1)
+	c.all[clientQueue].add(queue, 1)
+	c.all[e2elWithQueue].add(queue+last, 1)
+	if !c.same {
+		c.all[e2elToken].add(int64(r.end(token)-r.Sent), 1)
+	}
+	if c.open {
+		c.all[e2elFromDue].add(int64(r.end(token)-r.Due), 1)
+	}
+	if chunk.n == 0 {
+		return
+	}
+	c.all[ttft].add(int64(chunk.first-r.Sent), 1)
+	if !c.same {
+		c.all[ttftToken].add(int64(token.first-r.Sent), 1)
+	}
+	if r.Visible > 0 && r.Visible < len(r.Arrivals) {
+		c.all[ttftVisible].add(int64(r.Arrivals[r.Visible]-r.Sent), 1)
+	}
+	if c.open {
+		c.all[ttftFromDue].add(int64(token.first-r.Due), 1)
+	}
+	c.gaps(itl, r.Arrivals)
+	if !c.same {
+		c.at = r.bearingTimes(c.at)
+		c.gaps(itlToken, c.at)
+	}
+	if r.Tokens != nil && len(r.Tokens) == len(r.Arrivals) {
+		c.shares(r)
+	}
+}
+
+// gaps takes in the distances between instants.
+func (c *collector) gaps(m metric, at []time.Duration) {
+	ns := c.ns[:0]
+	for i := 1; i < len(at); i++ {
+		ns = append(ns, int64(at[i]-at[i-1]))
+	}
+	c.ns = ns
+	c.all[m].addAll(ns)
+}
+
+// shares takes in the gaps between token-bearing events, shared among the tokens
+// that came at their end.
+func (c *collector) shares(r *Record) {
+	from := -1  // where the gap that is to be shared began
+	next := 0   // the first event whose tokens are not in the share yet
+	tokens := 0 // those of the share
+	r.bearing(func(i int) {
+		for ; next <= i; next++ {
+			tokens += r.Tokens[next]
+		}
+		if from >= 0 && tokens > 0 {
+			c.share(int64(r.Arrivals[i]-r.Arrivals[from]), tokens)
+		}
+		// An event without a token of its own passes its gap on.
+		if from < 0 || tokens > 0 {
+			from, tokens = i, 0
+		}
+	})
+}
+
+// share takes in a gap's k parts, which differ by at most 1 ns and add up to it.
+func (c *collector) share(gap int64, k int) {
+	part, rest := gap/int64(k), int(gap%int64(k))
+	c.all[itlPerToken].add(part+1, rest)
+	c.all[itlPerToken].add(part, k-rest)
+}
+
+// pace takes in a completed request's time per token, and whether it was good.
+func (c *collector) pace(r *Record) {
 	chunk, token := r.chunks(), r.tokens()
 	c.chunked.add(r)
 	// vLLM takes the tpot of an answer of one token as 0 here. What was not
@@ -399,7 +480,7 @@ func (c *collector) completed(r *Record) {
 		c.tpot.add(int64(chunk.last-chunk.first), n-1)
 		// One event with all the tokens tells nothing of their pace. vLLM says 0
 		// there, which is kept in its own reading alone.
-		if token.n > 1 {
+		if token.n > 1 && !c.sameTPOT {
 			c.tpotTok.add(int64(token.last-token.first), n-1)
 		}
 	}
@@ -410,14 +491,17 @@ func (c *collector) completed(r *Record) {
 }
 
 func (c *collector) finish(s *Summary) {
-	dist := func(m metric) *Dist { return c.all[m].dist(c.percent) }
-	s.VLLM = Latencies{dist(ttft), c.tpot.dist(c.percent), dist(itl), dist(e2el)}
-	s.Token = Latencies{dist(ttftToken), c.tpotTok.dist(c.percent), s.VLLM.ITL, dist(e2elToken)}
-	if !c.oneITL {
-		s.Token.ITL = dist(itlToken)
+	dist := func(m metric) *Dist { return c.all[m].dist(c.sure) }
+	s.VLLM = Latencies{dist(ttft), c.tpot.dist(c.sure), dist(itl), dist(e2el)}
+	s.Token = s.VLLM
+	if !c.same {
+		s.Token = Latencies{TTFT: dist(ttftToken), ITL: dist(itlToken), E2EL: dist(e2elToken)}
+	}
+	if !c.sameTPOT {
+		s.Token.TPOT = c.tpotTok.dist(c.sure)
 	}
 	s.ITLPerToken = dist(itlPerToken)
-	s.TPOTAfterFirst, s.Chunks = c.chunked.after.dist(c.percent), c.chunked.sizes()
+	s.TPOTAfterFirst, s.Chunks = c.chunked.after.dist(c.sure), c.chunked.sizes()
 	s.TTFTVisible = dist(ttftVisible)
 	s.TTFTFromDue, s.E2ELFromDue = dist(ttftFromDue), dist(e2elFromDue)
 	s.ClientQueue, s.E2ELWithQueue = dist(clientQueue), dist(e2elWithQueue)
@@ -430,10 +514,11 @@ func (c *collector) finish(s *Summary) {
 // fill asks at for the median and the percentiles; at takes percent. rank tells
 // between which two values the order statistic i lies, i from 1: the same one
 // twice where samples are exact.
-func (d *Dist) fill(at func(p float64) float64, rank func(i int) (low, high float64)) {
+func (d *Dist) fill(c *certainties, at func(p float64) float64, rank func(i int) (low, high float64)) {
 	d.Median = at(50)
-	for _, p := range d.percent {
+	sets := c.ranks(d.N)
+	for i, p := range d.percent {
 		d.value = append(d.value, at(p))
-		d.sure = append(d.sure, certain(d.N, p/100, rank))
+		d.sure = append(d.sure, sets[i].certain(rank))
 	}
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // commandNames are the words that may follow servebench.
-var commandNames = []string{"serve", "sweep", "sim", "manifest", "config", "env", "completion", "help", "version"}
+var commandNames = []string{"serve", "sweep", "sim", "manifest", "config", "hdr", "env", "completion", "help", "version"}
 
 // helpNames are those that help knows more about.
-var helpNames = []string{"serve", "sweep", "sim", "manifest", "config", "env", "completion"}
+var helpNames = []string{"serve", "sweep", "sim", "manifest", "config", "hdr", "env", "completion"}
 
 // shells are those that completion writes a script for.
 var shells = []string{"bash", "zsh", "fish"}
@@ -174,6 +174,7 @@ _servebench() {
 	for _, w := range further {
 		bashSubcommands(b, w.name, w.subs)
 	}
+	b.WriteString("    hdr:*)\n      case $cur in\n      -*) words='--json --out --help' ;;\n      *) files=-f ;;\n      esac ;;\n")
 	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='%s' ;;\n    esac\n  fi\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString(`  if [[ -n $files ]]; then
     local IFS=$'\n'
@@ -237,6 +238,7 @@ _servebench() {
 	for _, w := range further {
 		zshSubcommands(b, w.name, w.subs)
 	}
+	b.WriteString("  hdr) _arguments '--json[print JSON]' '--out[write the merged log here]:file:_files' '*:file:_files' '--help[list the flags]' ;;\n")
 	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(%s)' ;;\n  esac\n}\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString("if [[ $funcstack[1] == _servebench ]]; then\n  _servebench \"$@\"\nelse\n  compdef _servebench servebench\nfi\n")
 }
@@ -295,6 +297,8 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []command
 		}
 		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l help -d 'list the flags'\n", c.name)
 	}
+	b.WriteString("complete -c servebench -n '__fish_seen_subcommand_from hdr' -F\ncomplete -c servebench -n '__fish_seen_subcommand_from hdr' -l json -d 'print JSON'\n" +
+		"complete -c servebench -n '__fish_seen_subcommand_from hdr' -l out -r -F -d 'write the merged log here'\n")
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells, " "))
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from help' -a '%s'\n", strings.Join(helpNames, " "))
 	for _, w := range further {

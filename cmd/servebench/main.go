@@ -120,12 +120,13 @@ func application(t *terminal) *cli.App {
 			},
 			manifestCommand(t),
 			configCommand(t),
+			hdrCommand(t),
 			envCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, manifest, config, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, sim, manifest, config, hdr, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

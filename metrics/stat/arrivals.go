@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mathext"
+
+	"github.com/servebench/servebench/metrics/internal/radix"
 )
 
 // KS is the outcome of a Kolmogorov-Smirnov test.
@@ -25,7 +27,7 @@ const FewestGaps = 20
 // estimated, so that the test is of the process's form and not of its rate (M9
 // with u = F(gap/mean)). For shape 1 the estimate is accounted for (Lilliefors's
 // test, by Stephens's statistic); for others P is Kolmogorov's, an upper bound.
-// Gaps are only read; it takes n log n steps.
+// Gaps are only read; it is linear.
 //
 // ok is false below [FewestGaps] gaps, for a gap that is negative or not finite,
 // for gaps that are all 0, and for a shape that is not positive and finite.
@@ -46,7 +48,7 @@ func GammaGaps(gaps []float64, shape float64) (k KS, ok bool) {
 			u[i] = mathext.GammaIncReg(shape, float64(shape*g)/mean)
 		}
 	}
-	slices.Sort(u)
+	radix.Float64s(u)
 	for i, v := range u {
 		k.D = max(k.D, float64(i+1)/float64(n)-v, v-float64(i)/float64(n))
 	}

@@ -2,7 +2,8 @@ package stat
 
 import (
 	"math"
-	"slices"
+
+	"github.com/servebench/servebench/metrics/internal/radix"
 )
 
 // Pearson returns the correlation of two series of one length. ok is false
@@ -29,38 +30,30 @@ func Pearson(x, y []float64) (rho float64, ok bool) {
 
 // Spearman returns the rank correlation of two series of one length, which no
 // outlier can move far; equal values share their mean rank. ok is as in
-// [Pearson]. It takes n log n steps and room for three series.
+// [Pearson]. It is linear and takes room for six series.
 func Spearman(x, y []float64) (rho float64, ok bool) {
 	if len(x) != len(y) {
 		return 0, false
 	}
-	order := make([]int32, len(x))
+	order := make([]radix.Item, len(x))
 	return Pearson(ranks(x, order), ranks(y, order))
 }
 
 // ranks returns the mean ranks of x, from 1; order is scratch of its length.
-func ranks(x []float64, order []int32) []float64 {
-	for i := range order {
-		order[i] = int32(i)
+func ranks(x []float64, order []radix.Item) []float64 {
+	for i, v := range x {
+		order[i] = radix.Item{Key: radix.Key(v), I: int32(i)}
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		switch {
-		case x[a] < x[b]:
-			return -1
-		case x[a] > x[b]:
-			return 1
-		}
-		return 0
-	})
+	radix.Items(order)
 	out := make([]float64, len(x))
 	for i := 0; i < len(order); {
 		j := i + 1
-		for j < len(order) && x[order[j]] == x[order[i]] {
+		for j < len(order) && x[order[j].I] == x[order[i].I] {
 			j++
 		}
 		mean := float64(i+1+j) / 2
 		for ; i < j; i++ {
-			out[order[i]] = mean
+			out[order[i].I] = mean
 		}
 	}
 	return out

@@ -239,7 +239,8 @@ def in_flight(sent):
 
 
 def token_rate(ok, last):
-    steps = {}
+    """The fullest of the windows [t, t + 1s), each begun by an event."""
+    at, tokens = [], []
     for r in ok:
         n, ev = r.get("output_tokens", 0), r["arrivals_ns"]
         if not ev:
@@ -249,8 +250,10 @@ def token_rate(ok, last):
         else:
             shares = [(t, n / len(bearing(r))) for t in bearing(r)]
         for t, k in shares:
-            steps[t // 10**8] = steps.get(t // 10**8, 0) + k
-    peak = max((sum(steps.get(k - j, 0) for j in range(10)) for k in steps), default=0)
+            at.append(t)
+            tokens.append(k)
+    at, tokens = np.array(at, dtype=np.int64), np.array(tokens, dtype=float)
+    peak = max((math.fsum(tokens[(at >= t) & (at < t + 10**9)]) for t in at), default=0)
     return max(peak, sum(r.get("output_tokens", 0) for r in ok) / s(last) if last else 0)
 
 

@@ -12,7 +12,7 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sweep sim manifest config env completion help version --help --version'
+    words='serve sweep sim manifest config hdr env completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
@@ -36,8 +36,13 @@ _servebench() {
       case ${COMP_WORDS[2]}:$prev:$cur in
       init:*) words='run subject --help' ;;
       esac ;;
+    hdr:*)
+      case $cur in
+      -*) words='--json --out --help' ;;
+      *) files=-f ;;
+      esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sweep sim manifest config env completion' ;;
+    help:help) words='serve sweep sim manifest config hdr env completion' ;;
     esac
   fi
   if [[ -n $files ]]; then
