@@ -188,9 +188,9 @@ func (k *call) event(at, delay time.Duration) error {
 			return &fault{metrics.Oversized, fmt.Sprintf("more than %d events for %d tokens", k.most(), k.req.OutputTokens)}
 		}
 		k.takeChoices(ev, at, delay)
-		if k.c.cfg.Truth {
-			k.takeTruth(data)
-		}
+	}
+	if k.c.cfg.Truth {
+		k.takeTruth(data, ev.choices)
 	}
 	if k.c.responses && ev.finish {
 		k.takeEnd(data, at, delay)

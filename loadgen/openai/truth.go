@@ -13,15 +13,18 @@ var (
 	arrivedKey = []byte(`,"arrived_ns":`)
 )
 
-// takeTruth keeps the times that an event with choices tells; 0 is none. They are
-// looked for here and not in the scan, which costs nothing more where nobody asks.
-func (k *call) takeTruth(data []byte) {
+// takeTruth keeps the times that an event tells: that of its writing where it is one
+// of the arrivals, which has choices; 0 is none. They are looked for here and not in
+// the scan, which costs nothing more where nobody asks.
+func (k *call) takeTruth(data []byte, choices bool) {
 	t := k.rec.Truth
 	if t == nil {
 		t = &metrics.Truth{Sent: make([]int64, 0, cap(k.rec.Arrivals))}
 		k.rec.Truth = t
 	}
-	t.Sent = append(t.Sent, stampBehind(data, sentKey))
+	if choices {
+		t.Sent = append(t.Sent, stampBehind(data, sentKey))
+	}
 	if t.Arrived == 0 {
 		t.Arrived = stampBehind(data, arrivedKey)
 	}
