@@ -80,6 +80,10 @@ func Load(path string, machine Machine, build func() (Build, error)) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	return parse(data, machine, build)
+}
+
+func parse(data []byte, machine Machine, build func() (Build, error)) (json.RawMessage, error) {
 	var k kept
 	if err := json.Unmarshal(data, &k); err != nil {
 		return nil, errors.New("no figure of a selftest")

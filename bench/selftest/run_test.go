@@ -79,7 +79,9 @@ func TestRunEndsWithItsSimulator(t *testing.T) {
 		t.Errorf("interrupted: %+v, %v, %d run", r, err, running)
 	}
 	c.Began = nil
-	c.Start = func(context.Context, time.Duration, time.Duration) (*Simulator, error) { return nil, errors.New("no port") }
+	c.Start = func(context.Context, time.Duration, time.Duration) (*Simulator, error) {
+		return nil, errors.New("no port")
+	}
 	if r, err := Run(t.Context(), c); r != nil || err == nil || !strings.Contains(err.Error(), "no port") {
 		t.Errorf("no simulator: %v, %v", r, err)
 	}

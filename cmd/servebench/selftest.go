@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -279,10 +278,13 @@ func (l *lastWords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the last line.
+// String is the last line that is no hint.
 func (l *lastWords) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lines := bytes.Split(bytes.TrimSpace(l.text), []byte("\n"))
-	return string(lines[len(lines)-1])
+	lines := strings.Split(strings.TrimSpace(string(l.text)), "\n")
+	for len(lines) > 1 && strings.HasPrefix(lines[len(lines)-1], "hint: ") {
+		lines = lines[:len(lines)-1]
+	}
+	return lines[len(lines)-1]
 }
