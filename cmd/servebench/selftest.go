@@ -252,11 +252,14 @@ type truthProcess struct {
 
 // stop ends the process, by force after some seconds, and waits for it.
 func (p *truthProcess) stop() (cpu time.Duration, known bool, err error) {
-	_ = p.stdin.Close()                       // either of the two
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // ends it
+	// One of the two and not both: once the first has ended its server, the simulator no
+	// longer catches the other.
+	if p.cmd.Process.Signal(syscall.SIGTERM) != nil {
+		_ = p.stdin.Close() // it has ended, or the system has no such signal
+	}
 	late := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
-	err = p.cmd.Wait()
+	err = p.cmd.Wait() // closes stdin too
 	if s := p.cmd.ProcessState; s != nil {
 		cpu, known = s.UserTime()+s.SystemTime(), true
 	}
