@@ -15,6 +15,7 @@ import (
 var arrows = map[string][]string{
 	"bench":           {"dataset", "dataset/hub", "dataset/nprand", "tokenize", "tokenize/chat", "tokenize/remote", "loadgen", "loadgen/openai", "metrics", "manifest", "manifest/probe"},
 	"bench/runfile":   {"internal/edit", "manifest", "bench/server"},
+	"bench/selftest":  {"bench", "dataset", "loadgen/openai", "metrics", "metrics/stat"},
 	"bench/server":    {"manifest"},
 	"bench/sim":       {},
 	"bench/sweep":     {"bench", "bench/server", "manifest"},

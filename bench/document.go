@@ -708,6 +708,9 @@ func (d *document) extensions() map[string]any {
 	if r.Simulated() {
 		ext["servebench.simulated"] = true
 	}
+	if f := c.Selftest; f != nil {
+		ext["servebench.selftest"] = f
+	}
 	if r.pools() {
 		ext["servebench.total_input_sequences"] = r.Sequences()
 		ext["servebench.input_sequences_per_second"] = r.throughput(r.Sequences())

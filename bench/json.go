@@ -362,6 +362,9 @@ func (r *Result) setOwn(o *object) {
 	r.setSalt(own.set)
 	own.set("dataset_sha256", r.Plan.SHA256)
 	own.set("dataset_generator", r.Plan.Generator)
+	if f := r.Config.Selftest; f != nil {
+		own.set("selftest", f)
+	}
 	own.set("warnings", append([]string{}, r.Warnings...))
 	o.set("servebench", &own)
 }

@@ -99,6 +99,16 @@ type Record struct {
 	Undrained     bool // the connection was dropped as the server kept it open after [DONE]
 
 	Text string // what was generated, only where asked for; never in the record file
+	// Truth is what a simulator told of its own times, nil where it was not asked
+	// for; never in the record file.
+	Truth *Truth
+}
+
+// Truth is when a server did what, on a clock of its own: CLOCK_MONOTONIC in
+// nanoseconds. 0 is not known.
+type Truth struct {
+	Arrived int64   // the request reached its machine
+	Sent    []int64 // parallel to Arrivals: just before the event was written
 }
 
 // issued tells that the request was sent.

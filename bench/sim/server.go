@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,10 +30,25 @@ const (
 // running requests finish for at most 5 seconds, then cuts those that are left, and returns nil; a failing listener's
 // error is returned. In either case no connection and no handler is left when it returns. One Server can serve several
 // listeners.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.serve(ctx, l, nil) }
+
+// ServeTLS is Serve for HTTPS, with cert. Clients that check it must know it.
+func (s *Server) ServeTLS(ctx context.Context, l net.Listener, cert tls.Certificate) error {
+	return s.serve(ctx, l, &tls.Config{Certificates: []tls.Certificate{cert}})
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, config *tls.Config) error {
+	address := l.Addr()
+	if s.cfg.Truth {
+		l = arrivals{l}
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
 	var open sync.WaitGroup
 	srv := &http.Server{
-		Handler: s,
+		Handler:     s,
+		ConnContext: withArrival,
 		// No timeouts: a load generator opens connections long before it uses them and keeps them idle between runs, and
 		// an answer takes as long as the config says. Requests do not inherit ctx, whose end must not cut them.
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -52,7 +68,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var err error
 	select {
 	case err = <-failed:
-		err = fmt.Errorf("serve %s: %w", l.Addr(), err)
+		err = fmt.Errorf("serve %s: %w", address, err)
 		_ = srv.Close() // the listener's error is the one to report
 	case <-ctx.Done():
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)

@@ -66,7 +66,7 @@ import (
 
 // Version is the simulator's version, as GET /version and system_fingerprint show it. It changes whenever the same request
 // may be answered by other bytes or at other times.
-const Version = "0.3.0"
+const Version = "0.4.0"
 
 const (
 	serverName         = "servebench-sim"
@@ -105,7 +105,9 @@ type Config struct {
 	// MaxModelLen is the largest prompt plus max_tokens, in tokens. 0 means 131072.
 	MaxModelLen int `json:"max_model_len"`
 	// Truth adds "sent_ns" to the JSON of each event: CLOCK_MONOTONIC in nanoseconds, read right before the event's write.
-	// On systems other than Linux it is the time since the process started.
+	// On systems other than Linux it is the time since the process started. The first event of an answer has "arrived_ns"
+	// too, on the same clock: when the kernel received the end of the request, or, where it does not tell, when that was
+	// read.
 	Truth bool `json:"truth"`
 	// Engine is the model of an engine that the timing follows instead of the formula above; nil is the formula. With it
 	// TTFT, ITL, PerPromptToken and Slots must be 0, TokensPerChunk is the number of new tokens from which a chunk is

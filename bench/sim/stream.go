@@ -24,6 +24,9 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, of api) {
 		return
 	}
 	a := s.newAnswer(w, r, g, s.requests.Add(1)-1)
+	if s.cfg.Truth {
+		a.arrived = arrived(r)
+	}
 	if g.stream {
 		// Headers go first and do not wait for a slot.
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -65,6 +68,8 @@ type answer struct {
 	head  []byte // up to the choices' opening bracket
 	open  string // from there to the text
 	close string // from the text to the finish reason
+
+	arrived int64 // CLOCK_MONOTONIC, with Config.Truth; 0 once it is told
 
 	buf []byte // the event being written; reused
 }
@@ -346,6 +351,11 @@ func (a *answer) write() error {
 	if a.s.cfg.Truth {
 		a.buf = append(a.buf, `,"sent_ns":`...)
 		a.buf = strconv.AppendInt(a.buf, monotonicNow(), 10)
+		if a.arrived != 0 {
+			a.buf = append(a.buf, `,"arrived_ns":`...)
+			a.buf = strconv.AppendInt(a.buf, a.arrived, 10)
+			a.arrived = 0
+		}
 	}
 	a.buf = append(a.buf, "}\n\n"...)
 	_, err := a.w.Write(a.buf)

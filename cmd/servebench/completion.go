@@ -10,10 +10,10 @@ import (
 )
 
 // commandNames are the words that may follow servebench.
-var commandNames = []string{"serve", "sweep", "sim", "manifest", "config", "hdr", "env", "completion", "help", "version"}
+var commandNames = []string{"serve", "sweep", "sim", "selftest", "manifest", "config", "hdr", "env", "completion", "help", "version"}
 
 // helpNames are those that help knows more about.
-var helpNames = []string{"serve", "sweep", "sim", "manifest", "config", "hdr", "env", "completion"}
+var helpNames = []string{"serve", "sweep", "sim", "selftest", "manifest", "config", "hdr", "env", "completion"}
 
 // shells are those that completion writes a script for.
 var shells = []string{"bash", "zsh", "fish"}
@@ -41,6 +41,9 @@ var sweepFlags = []flagSpec{
 	{Name: "resume", Arity: arityNone, Help: "go on where an earlier process has ended"},
 	{Name: "only", Help: "ids of the points to run, with commas between"},
 }
+
+// selftestFlags are those of `servebench selftest`.
+func selftestFlags() []flagSpec { return commandFlags(selftestCommand(nil)) }
 
 // commandFlags are a command's flags, as far as completion needs them.
 func commandFlags(c *cli.Command) (out []flagSpec) {
@@ -150,7 +153,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve:", serve}, {"sim:", sim}} {
+	}{{"serve:", serve}, {"sim:", sim}, {"selftest:", selftestFlags()}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				switch {
@@ -169,8 +172,8 @@ _servebench() {
 	}
 	files, none = append(files, "sweep:-f", "sweep:--file"), append(none, "sweep:--only")
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
-	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n",
-		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "))
+	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n    selftest:*) words='%s' ;;\n",
+		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "), strings.Join(spellings(selftestFlags()), " "))
 	for _, w := range further {
 		bashSubcommands(b, w.name, w.subs)
 	}
@@ -226,7 +229,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		fmt.Fprintf(b, "  %s)\n    _arguments \\\n", c.name)
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
@@ -288,7 +291,7 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []command
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l %s%s -d %s\n",

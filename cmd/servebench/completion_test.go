@@ -44,7 +44,7 @@ var completed = []struct {
 	words   []string
 	want    []string
 }{
-	{"commands", words("servebench s"), words("serve sim sweep")},
+	{"commands", words("servebench s"), words("selftest serve sim sweep")},
 	{"shells", []string{"servebench", "completion", ""}, words("bash fish zsh")},
 	{"flags", words("servebench serve --ramp"), words("--ramp-up-end-rps --ramp-up-start-rps --ramp-up-strategy")},
 	{"own flags", words("servebench serve --rec"), words("--records")},
@@ -53,6 +53,7 @@ var completed = []struct {
 	{"refused choices are not offered", words("servebench serve --dataset-name custom_"), words("custom_image")},
 	{"flags of the simulator", words("servebench sim --tok"), words("--tokens-per-chunk")},
 	{"flags of vLLM that it looks at", words("servebench sim --max-num"), words("--max-num-batched-tokens --max-num-seqs")},
+	{"flags of the selftest", words("servebench selftest --t"), words("--tls")},
 	{"and those it does not", words("servebench sim --tensor"), nil},
 	{"words behind manifest", words("servebench manifest v"), words("validate verify")},
 	{"flags of a word behind it", words("servebench manifest validate --p"), words("--publishable")},
@@ -103,7 +104,7 @@ func TestBashCompletes(t *testing.T) {
 		{"files of a flag of import", words("servebench manifest import --subject da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"none behind one that takes none", []string{"servebench", "manifest", "schema", ""}, words("--help --publishable")},
 		{"a name of which nothing is known", words("servebench manifest redact --name da"), nil},
-		{"commands to have help for", words("servebench help s"), words("serve sim sweep")},
+		{"commands to have help for", words("servebench help s"), words("selftest serve sim sweep")},
 	}...) {
 		if diff := cmp.Diff(row.want, complete(row.words)); diff != "" {
 			t.Errorf("%s: %q (-want +got):\n%s", row.reading, row.words, diff)

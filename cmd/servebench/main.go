@@ -118,6 +118,7 @@ func application(t *terminal) *cli.App {
 				SkipFlagParsing: true, // as serve
 				Action:          func(*cli.Context) error { return nil },
 			},
+			selftestCommand(t),
 			manifestCommand(t),
 			configCommand(t),
 			hdrCommand(t),
@@ -126,7 +127,7 @@ func application(t *terminal) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, manifest, config, hdr, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, sim, selftest, manifest, config, hdr, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

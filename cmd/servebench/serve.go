@@ -179,6 +179,9 @@ func dashed(text string) string {
 // measure runs, saves and shows. Servers that are ours to start are there for as
 // long as the run.
 func (o *options) measure(ctx context.Context, t *terminal) error {
+	if o.saving || o.appending || o.manifest != "" {
+		o.config.Selftest = t.selftestFigure(o.config.Target.BaseURL)
+	}
 	o.config.Progress = &bench.Progress{}
 	ctx, signals := catchSignals(ctx, t, func() string { return o.ending(o.config.Progress.Phase()) })
 	defer signals.stop()

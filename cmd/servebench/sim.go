@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -95,12 +98,35 @@ func (o *simOptions) run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--host, --port: %w", err)}
 	}
-	fmt.Fprintf(t.out, "listening on http://%s\n", l.Addr())
+	scheme := "http"
+	if o.cert != nil {
+		scheme = "https"
+	}
+	if o.untilEOF {
+		var end func()
+		ctx, end = untilEOF(ctx)
+		defer end()
+	}
+	fmt.Fprintf(t.out, "listening on %s://%s\n", scheme, l.Addr())
 	fmt.Fprintf(t.err, "INFO:     Started server process [%d]\nINFO:     Waiting for application startup.\nINFO:     Application startup complete.\n", os.Getpid())
 	if o.faults.after > 0 {
 		return o.serveSome(ctx, l)
 	}
+	if o.cert != nil {
+		return sim.New(o.config).ServeTLS(ctx, l, *o.cert)
+	}
 	return sim.New(o.config).Serve(ctx, l)
+}
+
+// untilEOF is ctx, canceled too when standard input ends. The goroutine that waits for
+// that ends with the process: a read of standard input cannot be called off.
+func untilEOF(ctx context.Context) (context.Context, func()) {
+	ctx, end := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	return ctx, end
 }
 
 // fit makes the engine like that of the manifest, with the flags laid over it.
@@ -239,7 +265,10 @@ func (o *simOptions) serveSome(ctx context.Context, l net.Listener) error {
 		}
 		inner.ServeHTTP(w, r)
 	})
-	srv := &http.Server{Handler: counting}
+	srv := &http.Server{Handler: counting, ErrorLog: log.New(io.Discard, "", 0)}
+	if o.cert != nil {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*o.cert}})
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	var err error

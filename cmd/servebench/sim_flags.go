@@ -96,7 +96,12 @@ var simGroups = []group{
 var simOwnFlags = []flagSpec{
 	{Name: "like", Group: inSimServer, Kind: kindFile, Help: "behave as the server of this run manifest did; FILE#ID is one run of an experiment",
 		More: "The engine model is fitted to the published results. Flags go before what is fitted."},
-	{Name: "truth", Group: inSimServer, Arity: arityNone, Help: "put the time of writing into each event as sent_ns (CLOCK_MONOTONIC)"},
+	{Name: "truth", Group: inSimServer, Arity: arityNone, Help: "put the time of writing into each event as sent_ns (CLOCK_MONOTONIC)",
+		More: "The first event also tells when the request had arrived, as arrived_ns: by the kernel's stamp, where there is one."},
+	{Name: "tls", Group: inSimServer, Arity: arityNone, Help: "speak HTTPS, with a certificate made at the start; clients need --insecure",
+		More: "It is valid for localhost, the loopback addresses and --host, for a week. --ssl-certfile brings another."},
+	{Name: "until-eof", Group: inSimServer, Arity: arityNone, Help: "end also when standard input does",
+		More: "So that a program that starts the simulator need not live to end it."},
 	{Name: "jitter", Group: inSimServer, Kind: kindFloat, Default: "0", Help: "spread of the times, 0 to 1",
 		More: "The standard deviation of a log-normal factor of mean 1: on each wait and gap with fixed timing, on each step of the engine model."},
 	{Name: "reasoning-tokens", Group: inSimServer, Kind: kindInt, Default: "0", Help: "tokens at the start of a chat's answer that are reasoning, as with --reasoning-parser"},
@@ -139,6 +144,8 @@ var simVLLMFlags = []flagSpec{
 	{Name: "host", Default: "127.0.0.1", Help: "address to listen on"},
 	{Name: "port", Unset: "8000 with MODEL, else a free one", Help: "port to listen on; 0 takes a free one"},
 	{Name: "api-key", Secret: true, Unset: "SERVEBENCH_SIM_API_KEY or VLLM_API_KEY", Help: "KEY ... that requests must have one of"},
+	{Name: "ssl-certfile", Help: "speak HTTPS, with the certificates of this PEM file"},
+	{Name: "ssl-keyfile", Unset: "in --ssl-certfile", Help: "PEM file with the certificate's key"},
 	{Name: "max-model-len", Default: "0", Unset: "131072", Help: "most tokens of prompt and answer"},
 	{Name: "seed", Default: "0", Help: "seed of the jitter and of drafts"},
 	{Name: "stream-interval", Default: "1", Help: "tokens in an event after the first"},
@@ -158,8 +165,6 @@ var simVLLMFlags = []flagSpec{
 	{Name: "headless", Use: refused, Why: "nothing would answer"},
 	{Name: "grpc", Use: refused, Why: "only HTTP is spoken"},
 	{Name: "uds", Use: refused, Why: "only TCP is listened on"},
-	{Name: "ssl-keyfile", Use: refused, Why: "TLS is not spoken"},
-	{Name: "ssl-certfile", Use: refused, Why: "TLS is not spoken"},
 }
 
 // simFlags returns every flag of `servebench sim`: ours, vLLM's with an effect, and

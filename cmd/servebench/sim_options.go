@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -20,8 +21,10 @@ import (
 type simOptions struct {
 	config     sim.Config
 	host, port string
-	like       string   // a manifest to fit the engine to
-	ignored    []string // flags that were given and have no effect, with dashes
+	cert       *tls.Certificate // nil speaks plain HTTP
+	untilEOF   bool             // end with standard input
+	like       string           // a manifest to fit the engine to
+	ignored    []string         // flags that were given and have no effect, with dashes
 	faults     faults
 
 	given map[string][]string
@@ -64,7 +67,9 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	if o.text("port") == "" && parsed.Worded {
 		o.port = "8000"
 	}
+	o.untilEOF = o.on("until-eof", false)
 	o.readModel()
+	o.readCertificate()
 	c := &o.config
 	c.Jitter, c.Truth = o.between("jitter", 0, 1), o.on("truth", false)
 	c.Seed = uint64(int64(o.number("seed")))
@@ -81,6 +86,35 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	o.readTiming(parsed.Worded)
 	o.readFaults()
 	return o, errors.Join(o.errs...)
+}
+
+// readCertificate reads or makes what HTTPS is spoken with.
+func (o *simOptions) readCertificate() {
+	cert, key, own := o.text("ssl-certfile"), o.text("ssl-keyfile"), o.on("tls", false)
+	var c tls.Certificate
+	var err error
+	switch {
+	case own && cert+key != "":
+		o.badf("tls", "makes a certificate, and --ssl-certfile or --ssl-keyfile names one; want one of the two")
+		return
+	case cert == "" && key != "":
+		o.badf("ssl-keyfile", "is the key of a certificate; want --ssl-certfile with it")
+		return
+	case own:
+		c, err = sim.SelfSigned(time.Now(), o.host)
+	case cert != "":
+		if c, err = tls.LoadX509KeyPair(cert, cmp.Or(key, cert)); err != nil {
+			o.badf("ssl-certfile", "%v; want a certificate and its key as PEM", err)
+			return
+		}
+	default:
+		return
+	}
+	if err != nil {
+		o.badf("tls", "%v", err)
+		return
+	}
+	o.cert = &c
 }
 
 // readModel reads names and keys.

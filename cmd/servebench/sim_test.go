@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -447,6 +450,57 @@ func TestSimDiesAfterSomeRequests(t *testing.T) {
 	}
 	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "ended after 2 requests, as --fail-after says") {
 		t.Errorf("exit %d: %s", code, &errs)
+	}
+}
+
+// HTTPS with a certificate made at the start, or with that of vLLM's flags.
+func TestSimSpeaksTLS(t *testing.T) {
+	pair, err := sim.SelfSigned(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, blocks ...*pem.Block) string {
+		var b []byte
+		for _, block := range blocks {
+			b = append(b, pem.EncodeToMemory(block)...)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	certBlock, keyBlock := &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, &pem.Block{Type: "PRIVATE KEY", Bytes: key}
+	cert, keyFile, both := write("cert.pem", certBlock), write("key.pem", keyBlock), write("both.pem", certBlock, keyBlock)
+	for _, args := range [][]string{{"--tls"}, {"--ssl-certfile", cert, "--ssl-keyfile", keyFile}, {"--ssl-certfile", both}, {"--tls", "--fail-after", "100"}} {
+		var errs strings.Builder
+		url, _ := startSimulator(t, &errs, append([]string{"--ttft", "1ms", "--itl", "1ms", "--truth"}, args...)...)
+		if !strings.HasPrefix(url, "https://127.0.0.1:") {
+			t.Errorf("%q: %s", args, url)
+		}
+		line := []string{"serve", "--base-url", url, "--num-prompts", "2", "--random-input-len", "4", "--random-output-len", "3", "--skip-tokenizer-init", "--model", "m"}
+		if code, out, errs := command(t, append(line, "--insecure")...); code != 0 || !strings.Contains(out, "Successful requests:                     2") {
+			t.Errorf("%q: exit %d: %s%s", args, code, errs, out)
+		}
+		if code, _, errs := command(t, line...); code != exitTarget || !strings.Contains(errs, "certificate") {
+			t.Errorf("%q, unknown: exit %d: %s", args, code, errs)
+		}
+	}
+	for _, row := range []struct{ args, want string }{
+		{"--tls --ssl-certfile " + cert, "--tls: makes a certificate"},
+		{"--ssl-keyfile " + keyFile, "--ssl-keyfile: is the key of a certificate"},
+		{"--ssl-certfile " + cert, "--ssl-certfile: "},
+		{"--ssl-certfile " + filepath.Join(dir, "none"), "--ssl-certfile: "},
+	} {
+		code, _, errs := command(t, append([]string{"sim"}, strings.Fields(row.args)...)...)
+		if code != exitUsage || !strings.Contains(errs, row.want) {
+			t.Errorf("%s: exit %d: %s", row.args, code, errs)
+		}
 	}
 }
 

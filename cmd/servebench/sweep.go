@@ -267,6 +267,7 @@ func (s *study) run(ctx context.Context, t *terminal) error {
 	if first.dryRun {
 		return s.printPlan(t, o)
 	}
+	s.attachSelftest(t)
 	ctx, signals := catchSignals(ctx, t, func() string {
 		return "no new requests, and the experiment ends with this run; a second signal ends all at once"
 	})

@@ -51,6 +51,9 @@ type Config struct {
 	NoKernelStamps bool `json:"no_kernel_stamps,omitempty"` // arrivals are read times
 	// Text says when a record gets the text that was generated.
 	Text Text `json:"text,omitempty"`
+	// Truth keeps what a simulator started with --truth tells of its own times, as
+	// the record's Truth.
+	Truth bool `json:"truth,omitempty"`
 
 	// Dial replaces the network: an in-memory server in a test, a Unix socket.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`

@@ -189,6 +189,9 @@ func (k *call) event(at, delay time.Duration) error {
 		}
 		k.takeChoices(ev, at, delay)
 	}
+	if k.c.cfg.Truth {
+		k.takeTruth(data, ev.choices)
+	}
 	if k.c.responses && ev.finish {
 		k.takeEnd(data, at, delay)
 	}

@@ -12,16 +12,17 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sweep sim manifest config hdr env completion help version --help --version'
+    words='serve sweep sim selftest manifest config hdr env completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
     serve:--path|sweep:-f|sweep:--file) files=-f ;;
     serve:--dir) files=-d ;;
-    serve:--goodput|serve:--seed|sim:--ttft|sweep:--only) return ;;
+    serve:--goodput|serve:--seed|sim:--ttft|selftest:--concurrency|selftest:--duration|sweep:--only) return ;;
     serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sweep:*|help:sweep) words='-f --file --resume --only --backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sim:*) words='--ttft --truth --help' ;;
+    selftest:*) words='--concurrency --duration --tls --json --help' ;;
     manifest:manifest) words='check print --help' ;;
     manifest:*)
       case ${COMP_WORDS[2]}:$prev:$cur in
@@ -42,7 +43,7 @@ _servebench() {
       *) files=-f ;;
       esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sweep sim manifest config hdr env completion' ;;
+    help:help) words='serve sweep sim selftest manifest config hdr env completion' ;;
     esac
   fi
   if [[ -n $files ]]; then

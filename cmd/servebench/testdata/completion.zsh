@@ -4,7 +4,7 @@
 _servebench() {
   local context state line
   typeset -A opt_args
-  _arguments -C '1:command:(serve sweep sim manifest config hdr env completion help version)' '*::argument:->rest'
+  _arguments -C '1:command:(serve sweep sim selftest manifest config hdr env completion help version)' '*::argument:->rest'
   [[ $state == rest ]] || return
   case $line[1] in
   serve)
@@ -40,6 +40,14 @@ _servebench() {
       '*--truth[a switch]' \
       '--help[list the flags]'
     ;;
+  selftest)
+    _arguments \
+      '*--concurrency=[`STREAMS` of each step, rising, with commas between]:value: ' \
+      '*--duration=[`TIME` that a step takes, 1s to 1m]:value: ' \
+      '*--tls[speak HTTPS with the simulator]' \
+      '*--json[print one JSON object and no table]' \
+      '--help[list the flags]'
+    ;;
   manifest)
     _arguments -C '1:command:(check print)' '*::argument:->manifest'
     [[ $state == manifest ]] || return
@@ -63,7 +71,7 @@ _servebench() {
     esac ;;
   hdr) _arguments '--json[print JSON]' '--out[write the merged log here]:file:_files' '*:file:_files' '--help[list the flags]' ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
-  help) _arguments '1:command:(serve sweep sim manifest config hdr env completion)' ;;
+  help) _arguments '1:command:(serve sweep sim selftest manifest config hdr env completion)' ;;
   esac
 }
 if [[ $funcstack[1] == _servebench ]]; then
