@@ -175,6 +175,8 @@ type sampler struct {
 	throttles   bool
 	wait        int // sockets in TIME_WAIT at the start
 	waits       bool
+	files       float64   // descriptors when they were counted last
+	filesNext   time.Time // when they may be again
 }
 
 func (s *sampler) init() {
@@ -202,12 +204,25 @@ func (s *sampler) window() (w window) {
 		w.throttled = float64(max(0, n-s.throttled))
 		s.throttled = n
 	}
-	w.files, w.rss, w.ports = known(openFiles()), known(residentBytes()), math.NaN()
+	w.files, w.rss, w.ports = s.openFiles(), known(residentBytes()), math.NaN()
 	if n, ok := timeWait(); ok && s.waits {
 		w.ports = float64(max(0, n-s.wait))
 	}
 	s.cpu, s.last, s.spare = cpu, s.spare, s.last
 	return w
+}
+
+// filesCost is how small a part of the time may go into counting descriptors.
+const filesCost = 1000
+
+// openFiles counts this process's descriptors: seldom, and the same again in between,
+// where that takes long.
+func (s *sampler) openFiles() float64 {
+	if now := time.Now(); !now.Before(s.filesNext) {
+		s.files = known(openFiles())
+		s.filesNext = now.Add(filesCost * time.Since(now))
+	}
+	return s.files
 }
 
 // known is n, or NaN.

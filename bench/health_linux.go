@@ -104,15 +104,14 @@ func openFiles() (int, bool) {
 	return countFiles(folder)
 }
 
-// countFiles counts the entries of a folder without their names: 10,000 of them cost
-// two milliseconds.
+// countFiles counts the entries of a folder that this process holds open while it
+// does: 10,000 of them can cost 20 ms.
 func countFiles(folder string) (n int, ok bool) {
 	fd, err := syscall.Open(folder, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
 	}
 	defer syscall.Close(fd)
-	var names []string
 	buf := make([]byte, 32<<10)
 	for {
 		got, err := syscall.ReadDirent(fd, buf)
@@ -123,10 +122,9 @@ func countFiles(folder string) (n int, ok bool) {
 			return 0, false
 		}
 		if got == 0 {
-			return n - 1, true // the folder itself was open
+			return n - 1, true // one is the folder itself
 		}
-		var more int
-		_, more, names = syscall.ParseDirent(buf[:got], -1, names[:0])
+		_, more, _ := syscall.ParseDirent(buf[:got], -1, nil)
 		n += more
 	}
 }
