@@ -37,6 +37,7 @@ type Table struct {
 	Own         []Row                // below vLLM's table
 	// Verdict is the judgement of the run; nil is not shown.
 	Verdict  *metrics.Judgement
+	Health   *metrics.Figures // what the verdict rests on; nil is not shown
 	Warnings []string
 	Files    []string
 }
@@ -238,6 +239,7 @@ func own(w io.Writer, t *Table) {
 			line(w, "  - "+r.Text)
 		}
 	}
+	health(w, t.Health)
 	if t.Simulated {
 		line(w, "")
 		line(w, "SIMULATED: the target is servebench's own simulator, not a model.")

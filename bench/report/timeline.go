@@ -29,11 +29,12 @@ type segment [6]float64
 
 // timeline is what page.js draws.
 type timeline struct {
-	Kind     string     `json:"kind"`
-	Names    []string   `json:"names"`
-	Requests []request  `json:"requests"`
-	Segments []segment  `json:"segments"`
-	Limits   [2]float64 `json:"limits"`
+	Kind     string      `json:"kind"`
+	Names    []string    `json:"names"`
+	Requests []request   `json:"requests"`
+	Segments []segment   `json:"segments"`
+	Limits   [2]float64  `json:"limits"`
+	Health   *healthData `json:"health,omitempty"`
 }
 
 type request struct {
@@ -44,9 +45,10 @@ type request struct {
 // Timeline writes an HTML page with a row for each request that was sent: its
 // wait for a slot, its time to first token, and its gaps coloured by two
 // thresholds in milliseconds, as `vllm bench serve --plot-timeline` draws them.
-// Neighbouring gaps of one colour are one bar. The error is the writer's, or
-// that nothing was sent.
-func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float64) error {
+// Neighbouring gaps of one colour are one bar. Below are charts of what the client
+// did meanwhile, on the same scale of time; a nil series has none. The error is the
+// writer's, or that nothing was sent.
+func Timeline(w io.Writer, p Page, records []metrics.Record, series *metrics.Series, thresholds [2]float64) error {
 	t := timeline{Kind: "timeline", Limits: thresholds, Names: []string{
 		"waiting to be sent", "TTFT",
 		fmt.Sprintf("ITL < %v ms", thresholds[0]),
@@ -74,7 +76,16 @@ func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float
 	if drawn := len(t.Requests); drawn < sent {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d requests are drawn: more bars than %d are too many for a browser.", drawn, sent, segmentsMax))
 	}
-	return p.write(w, []string{"timeline"}, table{}, t)
+	charts := []string{"timeline"}
+	if t.Health = healthPanels(series); t.Health != nil {
+		for i := range t.Health.Panels {
+			charts = append(charts, fmt.Sprintf("panel%d", i))
+		}
+		if width := series.Width; width > time.Second {
+			p.Notes = append(p.Notes, fmt.Sprintf("The client's charts have a point for every %v.", width))
+		}
+	}
+	return p.write(w, charts, table{}, t)
 }
 
 func describe(r *metrics.Record) request {

@@ -23,7 +23,9 @@ func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
 		}})
 	}
 	if o.plotTimeline && (res == nil || res.Summary.Completed+res.Summary.Failed > 0) {
-		add(".timeline.html", "Timeline: ", func(w io.Writer, p report.Page) error { return report.Timeline(w, p, res.Records, o.thresholds) })
+		add(".timeline.html", "Timeline: ", func(w io.Writer, p report.Page) error {
+			return report.Timeline(w, p, res.Records, res.Series, o.thresholds)
+		})
 	}
 	if o.plotStats && (res == nil || res.Summary.Completed > 0) {
 		add(".dataset_stats.html", "Lengths: ", func(w io.Writer, p report.Page) error { return report.Lengths(w, p, res.Records) })
