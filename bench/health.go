@@ -446,6 +446,10 @@ func (r *Result) health() *object {
 	number("rx_delay_p99_ms", f.RxDelay)
 	number("sends_behind", f.Behind)
 	number("achieved_over_offered", f.Achieved)
+	if a := r.Analysis; a != nil && a.Arrivals != nil && a.Arrivals.Gaps != nil {
+		number("arrivals_ks_distance", &a.Arrivals.Gaps.D)
+		number("arrivals_p", &a.Arrivals.Gaps.P)
+	}
 	number("events_per_read", f.EventsPerRead)
 	o.set("kernel_receive_stamps", f.KernelStamps)
 	if v == nil {

@@ -151,8 +151,8 @@ func TestSeriesHasTheProcess(t *testing.T) {
 		}
 	}
 	b, err := s.MarshalJSON()
-	const want = `"gc_cpu":[0.25,null,null],"descriptors":[7,null,null],"resident_mib":[5,null,null]}`
-	if err != nil || !strings.HasSuffix(string(b), want) {
+	const want = `{"descriptors":[7,null,null],"events_per_s":[0,0,0],"gc_cpu":[0.25,null,null],"in_flight":[1,1,1],"interval_s":1,"resident_mib":[5,null,null],"sends_per_s":[1,0,0]}`
+	if err != nil || string(b) != want {
 		t.Errorf("%s %v", b, err)
 	}
 }

@@ -10,7 +10,9 @@ import (
 func (r *Result) judge() {
 	r.Analysis = metrics.Analyze(r.Records, r.Summary, r.options(), r.load())
 	f := metrics.FiguresOf(r.Records, r.Summary, r.Analysis)
-	f.KernelStamps = r.stamped()
+	if f.KernelStamps = r.stamped(); !f.KernelStamps {
+		f.RxDelay = nil // 0 is what is written where nobody knows
+	}
 	f.Panics = r.panics
 	offset := r.clockOffset.Abs()
 	if v := r.vitals; v != nil {
@@ -86,7 +88,7 @@ func (r *Result) setSure(ext map[string]any) {
 	ext["servebench.verdict_limits"] = metrics.DefaultLimits
 	if r.Figures != nil {
 		ext["servebench.health"] = r.health()
-		ext["servebench.health_series"] = r.Series
+		ext["servebench.health_series"] = r.Series.Plain()
 	}
 	either := func(key string, v any, is bool, why string) {
 		if is {

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"math/bits"
@@ -51,34 +50,25 @@ func (s *Series) Add(name string, values []float64) {
 	s.Columns = append(s.Columns, Column{name, values})
 }
 
-// MarshalJSON writes an object: interval_s, then an array a column, with null for
+// Plain is the series as JSON has it: interval_s, then an array a column, with nil for
 // what was not measured and four digits a number. Columns without any are left out.
-func (s *Series) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(`{"interval_s":`)
-	b.WriteString(strconv.FormatInt(int64(s.Width/time.Second), 10))
+func (s *Series) Plain() map[string]any {
+	out := map[string]any{"interval_s": s.Width.Seconds()}
 	for _, c := range s.Columns {
 		if none(c.Values) {
 			continue
 		}
-		name, err := json.Marshal(c.Name)
-		if err != nil {
-			return nil, err
-		}
-		b.WriteByte(',')
-		b.Write(name)
-		b.WriteString(":[")
+		values := make([]any, len(c.Values))
 		for i, v := range c.Values {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.Write(short(v))
+			values[i] = short(v)
 		}
-		b.WriteByte(']')
+		out[c.Name] = values
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return out
 }
+
+// MarshalJSON writes [Series.Plain], in the order of the columns' names.
+func (s *Series) MarshalJSON() ([]byte, error) { return json.Marshal(s.Plain()) }
 
 func none(values []float64) bool {
 	for _, v := range values {
@@ -89,16 +79,16 @@ func none(values []float64) bool {
 	return true
 }
 
-// short is v in four digits, whole numbers in all of theirs.
-func short(v float64) []byte {
+// short is v in four digits, whole numbers in all of theirs; nil where it is none.
+func short(v float64) any {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return []byte("null")
-	case v == math.Trunc(v) && math.Abs(v) < 1<<53:
-		return strconv.AppendInt(nil, int64(v), 10)
+		return nil
+	case v == math.Trunc(v):
+		return v
 	}
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'e', 3, 64), 64)
-	return strconv.AppendFloat(nil, v, 'f', -1, 64)
+	return v
 }
 
 // SeriesOf is what the records tell of each slice: requests sent and events that
