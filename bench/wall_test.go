@@ -19,6 +19,7 @@ func TestWallClockIsSet(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := simulate(t, sim.Config{TTFT: 500 * ms, ITL: 100 * ms})
 			cfg.InProcess, cfg.Dataset.Prompts, cfg.MaxConcurrency = true, 8, 2
+			cfg.Command = []string{"servebench", "serve", "--num-prompts", "8", "--max-concurrency", "2"}
 			began := time.Now()
 			cfg.Target.Wall = func(now time.Time) time.Time {
 				if d := now.Sub(began); d > 1200*ms && !(back && d > 2700*ms) {
@@ -30,15 +31,16 @@ func TestWallClockIsSet(t *testing.T) {
 			if res, err = bench.Run(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
-			if ext := save(t, res).Measurement.Extensions; set != 0 && ext["servebench.verdict"] != string(metrics.Invalid) {
-				t.Errorf("the manifest says %v", ext["servebench.verdict"])
-			}
 		})
 		return res
 	}
 	still := run(0, false)
 	if j := still.Judgement; j.Verdict != metrics.Valid || len(j.Reasons) != 0 {
 		t.Fatalf("%+v", j)
+	}
+	ext := save(t, run(time.Hour, false)).Measurement.Extensions
+	if ext["servebench.verdict"] != string(metrics.Invalid) || ext["servebench.health_series"] == nil {
+		t.Errorf("the manifest says %v", ext["servebench.verdict"])
 	}
 	for _, set := range []time.Duration{time.Hour, -time.Hour} {
 		for _, back := range []bool{false, true} {
