@@ -36,19 +36,27 @@ func health(w io.Writer, f *metrics.Figures) {
 // parts are what a line is made of.
 type parts []string
 
-// number adds what was measured: format has one number, of v times scale.
+// number adds what was measured: format has one %s, for v times scale.
 func (p *parts) number(v *float64, scale float64, format string) {
 	if v != nil {
-		*p = append(*p, fmt.Sprintf(format, scale**v))
+		*p = append(*p, fmt.Sprintf(format, digits(scale**v)))
 	}
 }
 
+// digits is a number in three digits, or all of those before the point.
+func digits(v float64) string {
+	if math.Abs(v) >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
 func process(f *metrics.Figures) (p parts) {
-	p.number(f.CPU, 100, "CPU %.3g %%"+fmt.Sprintf(" of %d (p95 of seconds)", runtime.GOMAXPROCS(0)))
-	p.number(f.GC, 100, "GC %.2g %% of it")
-	p.number(f.Pause, 1, "GC pause %.2g ms (p99)")
-	p.number(f.SchedWait, 1, "wait for a CPU %.2g ms (p99)")
-	p.number(f.Canary, 1, "wake delay %.3g ms (most)")
+	p.number(f.CPU, 100, fmt.Sprintf("CPU %%s %%%% of %d (p95 of seconds)", runtime.GOMAXPROCS(0)))
+	p.number(f.GC, 100, "GC %s %% of it")
+	p.number(f.Pause, 1, "GC pause %s ms (p99)")
+	p.number(f.SchedWait, 1, "wait for a CPU %s ms (p99)")
+	p.number(f.Canary, 1, "wake delay %s ms (most)")
 	if f.Throttled != nil && *f.Throttled > 0 {
 		p = append(p, fmt.Sprintf("throttled in %d periods", *f.Throttled))
 	}
@@ -56,21 +64,21 @@ func process(f *metrics.Figures) (p parts) {
 }
 
 func delays(f *metrics.Figures) (p parts) {
-	p.number(f.Lag, 1, "lag %.3g ms (p99)")
-	p.number(f.QueueWait, 1, "queue_wait %.3g ms (p99)")
+	p.number(f.Lag, 1, "lag %s ms (p99)")
+	p.number(f.QueueWait, 1, "queue_wait %s ms (p99)")
 	kept := ""
 	if f.KernelStamps {
 		kept = ", not in the result"
 	}
-	p.number(f.RxDelay, 1, "rx_delay %.3g ms (p99"+kept+")")
-	p.number(f.EventsPerRead, 1, "%.3g events a read")
+	p.number(f.RxDelay, 1, "rx_delay %s ms (p99"+kept+")")
+	p.number(f.EventsPerRead, 1, "%s events a read")
 	return p
 }
 
 func limits(f *metrics.Figures) (p parts) {
-	p.number(f.Achieved, 100, "%.4g %% of the offered rate")
-	p.number(f.Descriptors, 100, "descriptors %.2g %% of the limit")
-	p.number(f.Ports, 100, "ports %.2g %% of the range")
+	p.number(f.Achieved, 100, "%s %% of the offered rate")
+	p.number(f.Descriptors, 100, "descriptors %s %% of the limit")
+	p.number(f.Ports, 100, "ports %s %% of the range")
 	return p
 }
 
