@@ -344,6 +344,19 @@ func (h *health) end() *vitals {
 	return v
 }
 
+// boundPorts takes out what others of the network namespace left in TIME_WAIT: this
+// process holds no more ports than it had connections and dialed new ones.
+func (v *vitals) boundPorts(dialed int) {
+	if v.Ports == nil || v.Conns == nil {
+		return
+	}
+	most := *v.Conns + dialed
+	*v.Ports = min(*v.Ports, most)
+	for i := range v.windows {
+		v.windows[i].ports = min(v.windows[i].ports, float64(most)) // NaN stays
+	}
+}
+
 func tailPtr(v float64, ok bool) *float64 {
 	if !ok {
 		return nil

@@ -156,3 +156,13 @@ func TestSeriesHasTheProcess(t *testing.T) {
 		t.Errorf("%s %v", b, err)
 	}
 }
+
+// What others leave in TIME_WAIT is not ours.
+func TestPortsAreBounded(t *testing.T) {
+	v := vitals{Conns: ptr(8), Ports: ptr(9000), windows: []window{{ports: 9}, {ports: 9000}, unknown}}
+	v.boundPorts(2)
+	if *v.Ports != 10 || v.windows[0].ports != 9 || v.windows[1].ports != 10 || !math.IsNaN(v.windows[2].ports) {
+		t.Errorf("%d, %+v", *v.Ports, v.windows)
+	}
+	(&vitals{Ports: ptr(3)}).boundPorts(0)
+}

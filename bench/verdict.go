@@ -16,6 +16,7 @@ func (r *Result) judge() {
 	f.Panics = r.panics
 	offset := r.clockOffset.Abs()
 	if v := r.vitals; v != nil {
+		v.boundPorts(r.Summary.Counters.Dialed + r.Summary.Counters.Redialed)
 		f.Canary, f.Throttled = v.Wake, v.Throttled
 		f.Descriptors, f.Ports = share(v.Files, v.FilesLimit), share(v.Ports, v.PortsLimit)
 		if !r.Config.InProcess { // else these are the simulator's too
