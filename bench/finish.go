@@ -28,7 +28,8 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("Interrupted after %d of %d requests.", r.Summary.Completed, len(r.Records)))
 	}
 	if s.internal != nil {
-		r.Warnings = append(r.Warnings, "INVALID: an internal error of servebench ended the run.")
+		r.panics = 1 // it ends the run, so there is no second one
+		r.Warnings = append(r.Warnings, "An internal error of servebench ended the run.")
 	}
 	r.PrefixCache = r.prefixCache()
 	r.Warnings = append(r.Warnings, r.doubts()...)

@@ -335,6 +335,10 @@ func (r *Result) setOwn(o *object) {
 		own.set("verdict_reasons", r.Reasons())
 		own.set("attribution", r.Judgement.Sentence)
 	}
+	if r.Figures != nil {
+		own.set("health", r.health())
+		own.set("health_series", r.Series)
+	}
 	for _, m := range r.OwnMetrics() {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
 	}

@@ -75,12 +75,18 @@ type Result struct {
 	// server's; nil where no request completed.
 	Analysis  *metrics.Analysis
 	Judgement *metrics.Judgement
-	vitals    *vitals
+	// Figures are what the verdict rests on; nil where there is none. Series is what
+	// was seen in each second.
+	Figures *metrics.Figures
+	Series  *metrics.Series
 	// Accounting is what was asked of the server to know the tokens of events.
 	Accounting Accounting
 	// PrefixCache is what came from the servers' prefix caches; nil where nothing
 	// completed.
 	PrefixCache *PrefixCache
+	vitals      *vitals
+	watched     time.Duration // when the watch over this process began
+	panics      int           // of ours that were recovered
 }
 
 // Simulated tells that the target said it is a simulator.
@@ -436,7 +442,7 @@ func (s *session) run(ctx context.Context) {
 	s.cfg.Progress.enter("run", len(p.Requests))
 	gpus := s.watchGPUs(ctx)
 	probes.start(ctx)
-	health := watchHealth()
+	health := watchHealth(s.connected(), s.cfg.Target.Wall)
 	records, clock, err := loadgen.Run(ctx, s.fleet, p.Requests, loadgen.Load{
 		Offsets: p.Offsets, MaxConcurrency: s.cfg.MaxConcurrency, Pacing: s.cfg.Pacing,
 		Stop: s.cfg.Stop, Grace: s.cfg.Grace, Done: s.note,
@@ -444,6 +450,7 @@ func (s *session) run(ctx context.Context) {
 	s.res.vitals = health.end()
 	gpus.end()
 	s.endProbes(probes)
+	s.res.watched = clock.At(health.began)
 	s.res.Records, s.res.Start = records, clock.Zero()
 	s.internal = errors.Join(s.internal, err)
 	s.checkClocks(clock)
@@ -453,18 +460,23 @@ func (s *session) run(ctx context.Context) {
 
 // checkClocks compares the run's length on the wall clock with that on the
 // monotonic one: a step of the wall clock moves no duration, but it can have
-// moved kernel stamps.
+// moved kernel stamps. What it means is the verdict's.
 func (s *session) checkClocks(clock loadgen.Clock) {
-	end := time.Now()
-	mono, wall := end.Sub(clock.Zero()), end.Round(0).Sub(clock.Zero().Round(0))
-	off := float64((wall - mono).Abs()) / float64(max(mono, time.Second))
-	switch {
-	case off > 0.01:
-		s.warnf("INVALID: the wall clock disagrees with the monotonic clock by %v over %v; arrivals by kernel stamps cannot be trusted.", wall-mono, mono)
-	case off > 0.001:
-		s.warnf("The wall clock disagrees with the monotonic clock by %v over %v.", wall-mono, mono)
+	s.res.clockOffset = gained(clock.Zero(), time.Now(), s.cfg.Target.Wall)
+}
+
+// connected counts the connections to the server that has the most, as long as they
+// are those of a network with ports; else it is nil.
+func (s *session) connected() func() int {
+	if s.cfg.Target.Dial != nil {
+		return nil
 	}
-	s.res.clockOffset = wall - mono
+	return func() (n int) {
+		for i := range s.fleet {
+			n = max(n, s.fleet[i].client.Connections())
+		}
+		return n
+	}
 }
 
 // connections is how many stand open before the clock starts: as many as can be

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"math"
 	"time"
 
 	"github.com/servebench/servebench/metrics"
@@ -11,18 +10,43 @@ import (
 func (r *Result) judge() {
 	r.Analysis = metrics.Analyze(r.Records, r.Summary, r.options(), r.load())
 	f := metrics.FiguresOf(r.Records, r.Summary, r.Analysis)
-	f.KernelStamps = r.stamped()
+	if f.KernelStamps = r.stamped(); !f.KernelStamps {
+		f.RxDelay = nil // 0 is what is written where nobody knows
+	}
+	f.Panics = r.panics
+	offset := r.clockOffset.Abs()
 	if v := r.vitals; v != nil {
-		f.Canary, f.Throttled = v.Canary, v.Throttled
+		v.boundPorts(r.Summary.Counters.Dialed + r.Summary.Counters.Redialed)
+		f.Canary, f.Throttled = v.Wake, v.Throttled
+		f.Descriptors, f.Ports = share(v.Files, v.FilesLimit), share(v.Ports, v.PortsLimit)
 		if !r.Config.InProcess { // else these are the simulator's too
 			f.CPU, f.GC, f.SchedWait, f.Pause = v.CPU, v.GC, v.SchedWait, v.Pause
 		}
+		// A clock that was set there and back has moved stamps in between.
+		offset = max(offset, v.ClockOffset.Abs())
 	}
 	if r.Duration > 0 {
-		f.Clocks = ptr(math.Abs(r.clockOffset.Seconds()) / max(r.Duration, time.Second).Seconds())
+		f.Clocks = ptr(offset.Seconds() / max(r.Duration, time.Second).Seconds())
 	}
 	j := metrics.Judge(f, metrics.DefaultLimits)
-	r.Judgement = &j
+	r.Figures, r.Judgement, r.Series = &f, &j, r.series()
+}
+
+// share is a count over its limit; nil where one of them is not known.
+func share(n, limit *int) *float64 {
+	if n == nil || limit == nil || *limit <= 0 {
+		return nil
+	}
+	return ptr(float64(*n) / float64(*limit))
+}
+
+// series is what the records and the watch over this process tell of each second.
+func (r *Result) series() *metrics.Series {
+	s := metrics.SeriesOf(r.Records, r.options())
+	if v := r.vitals; v != nil {
+		v.addTo(&s, r.watched)
+	}
+	return &s
 }
 
 // Reasons are those of the verdict, in words and numbers.
@@ -63,8 +87,9 @@ func (r *Result) setSure(ext map[string]any) {
 	ext["servebench.verdict_reasons"] = r.Reasons()
 	ext["servebench.verdict_attribution"] = j.Sentence
 	ext["servebench.verdict_limits"] = metrics.DefaultLimits
-	if r.vitals != nil {
-		ext["servebench.health"] = r.vitals
+	if r.Figures != nil {
+		ext["servebench.health"] = r.health()
+		ext["servebench.health_series"] = r.Series.Plain()
 	}
 	r.setSureExt(ext)
 }

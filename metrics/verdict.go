@@ -36,6 +36,7 @@ type Figures struct {
 	TTFT, ITL               *float64 // p50, the token reading: what delays are compared with
 	Behind                  *float64 // share of sends more than a millisecond late
 	Achieved                *float64 // achieved over offered rate, open loops
+	Gap                     *float64 // mean of what ITL is the median of
 	EventsPerRead           *float64 // mean
 	Negative                int      // records with a stamp before the one it follows
 	Dropped                 int      // requests never sent, by a rule
@@ -151,14 +152,14 @@ func (j *judge) add(broken bool, v Verdict, rule, format string, args ...any) {
 
 func (j *judge) invalid() {
 	f, l := &j.f, &j.l
-	j.add(f.Negative > 0, Invalid, "negative_durations", "%d requests have a stamp before the one it follows", f.Negative)
-	j.add(f.Lost > 0, Invalid, "lost", "%d measurements were lost by the recorder", f.Lost)
-	j.add(f.Panics > 0, Invalid, "panics", "%d panics of the generator were recovered", f.Panics)
-	j.add(f.Dropped > 0, Invalid, "dropped", "%d requests of the schedule were never sent", f.Dropped)
-	j.add(f.ClientResource > 0, Invalid, "client_resource", "%d requests found no descriptor or port here", f.ClientResource)
+	j.add(f.Negative > 0, Invalid, "negative_durations", "%d requests have a stamp before the one it follows; want none", f.Negative)
+	j.add(f.Lost > 0, Invalid, "lost", "%d measurements were lost by the recorder; want none", f.Lost)
+	j.add(f.Panics > 0, Invalid, "panics", "%d panics of the generator were recovered; want none", f.Panics)
+	j.add(f.Dropped > 0, Invalid, "dropped", "%d requests of the schedule were never sent; want none", f.Dropped)
+	j.add(f.ClientResource > 0, Invalid, "client_resource", "%d requests found no descriptor or port here; want none", f.ClientResource)
 	if c := f.Clocks; c != nil {
 		j.add(*c > l.ClocksInvalid, Invalid, "clocks", "the wall clock and the monotonic one differ by %.3g %% over the run; limit %.3g %%", 100**c, 100*l.ClocksInvalid)
-		j.add(*c > l.ClocksWarn && *c <= l.ClocksInvalid, Valid, "clocks", "the wall clock and the monotonic one differ by %.3g %% over the run", 100**c)
+		j.add(*c > l.ClocksWarn && *c <= l.ClocksInvalid, Valid, "clocks", "the wall clock and the monotonic one differ by %.3g %% over the run; limit %.3g %%", 100**c, 100*l.ClocksWarn)
 	}
 	j.add(over(f.Canary, l.CanaryMS), Invalid, "canary", "a sleeping goroutine woke %.4g ms late; limit %.4g ms: the process or the machine stood still", val(f.Canary), l.CanaryMS)
 	limit := j.lagLimit()
@@ -177,8 +178,8 @@ func (j *judge) suspect() {
 	}
 	j.add(over(f.SchedWait, l.SchedWaitMS), Suspect, "sched_wait", "goroutines waited up to %.4g ms for a CPU (p99); limit %.4g ms", val(f.SchedWait), l.SchedWaitMS)
 	j.add(over(f.Pause, l.PauseMS), Suspect, "pause", "the runtime stopped the process for up to %.4g ms (p99); limit %.4g ms", val(f.Pause), l.PauseMS)
-	j.add(f.Throttled != nil && *f.Throttled > 0, Suspect, "throttled", "the cgroup throttled the generator in %d periods", num(f.Throttled))
-	j.add(!f.Bunches && over(f.EventsPerRead, l.EventsPerRead), Suspect, "events_per_read", "events came %.3g to a read, where they share one stamp; limit %.3g", val(f.EventsPerRead), l.EventsPerRead)
+	j.add(f.Throttled != nil && *f.Throttled > 0, Suspect, "throttled", "the cgroup throttled the generator in %d periods; want none", num(f.Throttled))
+	j.add(!j.bunches() && over(f.EventsPerRead, l.EventsPerRead), Suspect, "events_per_read", "events came %.3g to a read, where they share one stamp; limit %.3g", val(f.EventsPerRead), l.EventsPerRead)
 	j.add(over(f.GC, l.GC), Suspect, "gc", "garbage collection took %.3g %% of the generator's CPU time; limit %.3g %%", 100*val(f.GC), 100*l.GC)
 	j.add(over(f.Descriptors, l.Resource), Suspect, "descriptors", "%.3g %% of the descriptors allowed were in use; limit %.3g %%", 100*val(f.Descriptors), 100*l.Resource)
 	j.add(over(f.Ports, l.Resource), Suspect, "ports", "%.3g %% of the ephemeral ports were in use; limit %.3g %%", 100*val(f.Ports), 100*l.Resource)
@@ -188,12 +189,23 @@ func (j *judge) suspect() {
 // lagLimit is what counts as late in milliseconds.
 func (j *judge) lagLimit() float64 { return max(j.l.LagMS, j.l.LagOfTTFT*val(j.f.TTFT)) }
 
+// bunches tells that events which share a read were written together. One that was
+// read late, after the next had come, would share that one's stamp, whose delay lies
+// anywhere within a gap: where delays are far below the mean gap there are none.
+func (j *judge) bunches() bool {
+	f := &j.f
+	return f.Bunches || f.KernelStamps && f.RxDelay != nil && f.Gap != nil && *f.RxDelay <= j.l.RxDelayOfITL**f.Gap
+}
+
 // rxLimit is what counts as read late. Kernel stamps keep the delay out of the
 // result, so that only one in the order of a gap matters; without a gap there is
-// nothing to compare with.
+// nothing to compare with. Where most gaps are 0 the limit is the one without stamps.
 func (j *judge) rxLimit() (ms float64, known bool) {
-	if j.f.KernelStamps {
-		return j.l.StampedOfITL * val(j.f.ITL), j.f.ITL != nil
+	if j.f.KernelStamps && val(j.f.ITL) > 0 {
+		return j.l.StampedOfITL * *j.f.ITL, true
+	}
+	if j.f.KernelStamps && j.f.ITL == nil {
+		return 0, false
 	}
 	return max(j.l.RxDelayMS, j.l.RxDelayOfITL*val(j.f.ITL)), true
 }
@@ -224,8 +236,12 @@ func (j *judge) attribute() (Culprit, string) {
 		return SlowBoth, fmt.Sprintf("Both were slow: %s, and the client %s.", slow, late)
 	case late != "":
 		return SlowClient, fmt.Sprintf("The client was slow: it %s.", late)
+	case slow != "" && f.RxDelay == nil:
+		return SlowServer, fmt.Sprintf("The server was slow: %s, while the client sent in time; how late it read is not known.", slow)
 	case slow != "":
 		return SlowServer, fmt.Sprintf("The server was slow: %s, while the client sent and read in time.", slow)
+	case f.RxDelay == nil:
+		return Nobody, "Neither held the other up: requests were sent in time, and none waited for a slot; how late events were read is not known."
 	}
 	return Nobody, "Neither held the other up: requests were sent and events read in time, and none waited for a slot."
 }
@@ -261,6 +277,9 @@ func FiguresOf(records []Record, s *Summary, a *Analysis) Figures {
 		TTFT: at(s.Token.TTFT, 50), ITL: at(s.Token.ITL, 50),
 		Dropped: s.Outcomes[Dropped], ClientResource: s.Outcomes[ClientResource],
 		KernelStamps: s.Counters.Reads > s.Counters.NoStamp,
+	}
+	if d := s.Token.ITL; d != nil {
+		f.Gap = &d.Mean
 	}
 	if s.Counters.Reads > 0 {
 		v := float64(s.Counters.Events) / float64(s.Counters.Reads)

@@ -15,7 +15,7 @@ func healthy() metrics.Figures {
 	at := func(v float64) *float64 { return &v }
 	none := 0
 	return metrics.Figures{
-		Lag: at(0.1), QueueWait: at(0), RxDelay: at(0.2), TTFT: at(50), ITL: at(10), Behind: at(0), Achieved: at(1),
+		Lag: at(0.1), QueueWait: at(0), RxDelay: at(0.6), TTFT: at(50), ITL: at(10), Gap: at(10), Behind: at(0), Achieved: at(1),
 		EventsPerRead: at(1), KernelStamps: true,
 		CPU: at(0.2), GC: at(0.01), SchedWait: at(0.1), Pause: at(0.1), Canary: at(2), Clocks: at(1e-6), Throttled: &none,
 		Descriptors: at(0.1), Ports: at(0.1), Failed: at(0),
@@ -48,7 +48,7 @@ func TestVerdictAtItsThresholds(t *testing.T) {
 		{"ports", 0.9, func(f *metrics.Figures, v *float64) { f.Ports = v }, metrics.Suspect, "90 % of the ephemeral ports were in use; limit 90 %", metrics.Nobody},
 		{"failures", 0.02, func(f *metrics.Figures, v *float64) { f.Failed = v; budget := 0.02; f.FailureBudget = &budget }, metrics.Suspect, "2 % of requests failed; the budget is 2 %", metrics.Nobody},
 		{"canary", 1000, func(f *metrics.Figures, v *float64) { f.Canary = v }, metrics.Invalid, "a sleeping goroutine woke 1000 ms late; limit 1000 ms: the process or the machine stood still", metrics.Nobody},
-		{"clocks", 0.001, func(f *metrics.Figures, v *float64) { f.Clocks = v }, metrics.Valid, "the wall clock and the monotonic one differ by 0.1 % over the run", metrics.Nobody},
+		{"clocks", 0.001, func(f *metrics.Figures, v *float64) { f.Clocks = v }, metrics.Valid, "the wall clock and the monotonic one differ by 0.1 % over the run; limit 0.1 %", metrics.Nobody},
 	} {
 		f := healthy()
 		at := c.limit
@@ -89,6 +89,10 @@ func TestVerdictByCounts(t *testing.T) {
 		{"rate just met", func(f *metrics.Figures) { f.Achieved, f.Lag = at(0.99), at(4) }, metrics.Suspect, "lag"},
 		{"rate unknown", func(f *metrics.Figures) { f.Achieved, f.Lag = nil, at(4) }, metrics.Suspect, "lag"},
 		{"a server that writes in bunches", func(f *metrics.Figures) { f.EventsPerRead, f.Bunches = at(4), true }, metrics.Valid, ""},
+		{"bunches that were read at once", func(f *metrics.Figures) { f.EventsPerRead, f.ITL, f.RxDelay = at(4), at(0), at(0.5) }, metrics.Valid, ""},
+		{"or not quite", func(f *metrics.Figures) { f.EventsPerRead, f.ITL, f.RxDelay = at(4), at(0), at(0.51) }, metrics.Suspect, "events_per_read"},
+		{"or late", func(f *metrics.Figures) { f.EventsPerRead, f.ITL, f.RxDelay = at(4), at(0), at(1.1) }, metrics.Suspect, "rx_delay events_per_read"},
+		{"bunches without stamps", func(f *metrics.Figures) { f.EventsPerRead, f.RxDelay, f.KernelStamps = at(4), nil, false }, metrics.Suspect, "events_per_read"},
 		{"failures without a budget", func(f *metrics.Figures) { f.Failed = at(0.5) }, metrics.Valid, ""},
 		{"stamped delay without gaps", func(f *metrics.Figures) { f.RxDelay, f.ITL = at(100), nil }, metrics.Valid, ""},
 		{"delay without stamps or gaps", func(f *metrics.Figures) { f.RxDelay, f.ITL, f.KernelStamps = at(100), nil, false }, metrics.Suspect, "rx_delay"},
@@ -119,6 +123,8 @@ func TestWhoWasSlow(t *testing.T) {
 		{func(f *metrics.Figures) { f.Lag, f.RxDelay = at(3), at(6) }, metrics.SlowClient, "The client was slow: it sent late (lag p99 3 ms) and read late (rx_delay p99 6 ms)."},
 		{func(f *metrics.Figures) { f.Lag, f.QueueWait = at(3), at(40) }, metrics.SlowBoth, "Both were slow: requests waited for a slot (queue_wait p99 40 ms), and the client sent late (lag p99 3 ms)."},
 		{func(f *metrics.Figures) {}, metrics.Nobody, "Neither held the other up: requests were sent and events read in time, and none waited for a slot."},
+		{func(f *metrics.Figures) { f.QueueWait, f.RxDelay = at(40), nil }, metrics.SlowServer, "The server was slow: requests waited for a slot (queue_wait p99 40 ms), while the client sent in time; how late it read is not known."},
+		{func(f *metrics.Figures) { f.RxDelay = nil }, metrics.Nobody, "Neither held the other up: requests were sent in time, and none waited for a slot; how late events were read is not known."},
 		{func(f *metrics.Figures) { f.Lag, f.RxDelay = nil, nil }, metrics.Nobody, "Nothing was measured that tells who was slow."},
 	} {
 		f := healthy()

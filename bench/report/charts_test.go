@@ -34,7 +34,7 @@ func TestTimelineSaysHowSureItIs(t *testing.T) {
 		Own: []Row{{Label: "Ramp lag (client)", Dist: s.RampLag, Client: true}},
 	}
 	var b bytes.Buffer
-	if err := Timeline(&b, Page{Title: "t"}, records, [2]float64{25, 50}, figures); err != nil {
+	if err := Timeline(&b, Page{Title: "t"}, records, nil, [2]float64{25, 50}, figures); err != nil {
 		t.Fatal(err)
 	}
 	var got sureCharts
@@ -69,7 +69,7 @@ func TestTimelineOfFailures(t *testing.T) {
 	records := []metrics.Record{{Outcome: metrics.Reset, Done: msec}}
 	s := metrics.Summarize(records, metrics.Options{})
 	var b bytes.Buffer
-	if err := Timeline(&b, Page{}, records, [2]float64{25, 50}, &Table{Summary: s, Sections: []Section{SectionOf("ttft", nil)}}); err != nil {
+	if err := Timeline(&b, Page{}, records, nil, [2]float64{25, 50}, &Table{Summary: s, Sections: []Section{SectionOf("ttft", nil)}}); err != nil {
 		t.Fatal(err)
 	}
 	if page := b.String(); !strings.Contains(page, `id="course"`) || strings.Contains(page, `id="percentiles"`) || strings.Contains(page, "<table>") {

@@ -66,7 +66,7 @@ func TestTimelinePage(t *testing.T) {
 	var b bytes.Buffer
 	evil := `</title><script>alert("x")</script>`
 	p := Page{Title: evil, Simulated: true, Facts: [][2]string{{"model", evil}}, Notes: []string{evil}}
-	if err := Timeline(&b, p, records, [2]float64{25, 50}, nil); err != nil {
+	if err := Timeline(&b, p, records, nil, [2]float64{25, 50}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got timeline
@@ -84,7 +84,7 @@ func TestTimelinePage(t *testing.T) {
 	if !strings.Contains(page, "default-src 'none'") {
 		t.Error("the page may load something")
 	}
-	if err := Timeline(&b, p, records[1:2], [2]float64{25, 50}, nil); err == nil {
+	if err := Timeline(&b, p, records[1:2], nil, [2]float64{25, 50}, nil); err == nil {
 		t.Error("a timeline of nothing was written")
 	}
 }
@@ -100,7 +100,7 @@ func TestTimelineSaysWhatItLeavesOut(t *testing.T) {
 		records[i] = metrics.Record{Seq: i, Outcome: metrics.OK, Arrivals: at(gaps...)}
 	}
 	var b bytes.Buffer
-	if err := Timeline(&b, Page{}, records, [2]float64{25, 50}, nil); err != nil {
+	if err := Timeline(&b, Page{}, records, nil, [2]float64{25, 50}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "250 of 300 requests are drawn") {

@@ -42,6 +42,7 @@ type Table struct {
 	Accounting string
 	// Verdict is the judgement of the run; nil is not shown.
 	Verdict  *metrics.Judgement
+	Health   *metrics.Figures // what the verdict rests on; nil is not shown
 	Warnings []string
 	Files    []string
 }
@@ -247,6 +248,7 @@ func own(w io.Writer, t *Table) {
 			line(w, "  - "+r.Text)
 		}
 	}
+	health(w, t.Health)
 	if t.Simulated {
 		line(w, "")
 		line(w, "SIMULATED: the target is servebench's own simulator, not a model.")

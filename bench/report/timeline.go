@@ -29,11 +29,12 @@ type segment [6]float64
 
 // timeline is what page.js draws.
 type timeline struct {
-	Kind     string     `json:"kind"`
-	Names    []string   `json:"names"`
-	Requests []request  `json:"requests"`
-	Segments []segment  `json:"segments"`
-	Limits   [2]float64 `json:"limits"`
+	Kind     string      `json:"kind"`
+	Names    []string    `json:"names"`
+	Requests []request   `json:"requests"`
+	Segments []segment   `json:"segments"`
+	Limits   [2]float64  `json:"limits"`
+	Health   *healthData `json:"health,omitempty"`
 	sureCharts
 }
 
@@ -46,10 +47,10 @@ type request struct {
 // wait for a slot, its time to first token, and its gaps coloured by two
 // thresholds in milliseconds, as `vllm bench serve --plot-timeline` draws them.
 // Neighbouring gaps of one colour are one bar. Below it the token rate and the
-// requests in flight over time, with the window that is looked at, and the
-// percentiles of figures with their intervals; figures may be nil. The error is the
-// writer's, or that nothing was sent.
-func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float64, figures *Table) error {
+// requests in flight over time, with the window that is looked at, the percentiles of
+// figures with their intervals, and what the client did meanwhile; figures and series
+// may be nil. The error is the writer's, or that nothing was sent.
+func Timeline(w io.Writer, p Page, records []metrics.Record, series *metrics.Series, thresholds [2]float64, figures *Table) error {
 	t := timeline{Kind: "timeline", Limits: thresholds, Names: []string{
 		"waiting to be sent", "TTFT",
 		fmt.Sprintf("ITL < %v ms", thresholds[0]),
@@ -77,16 +78,26 @@ func Timeline(w io.Writer, p Page, records []metrics.Record, thresholds [2]float
 	if drawn := len(t.Requests); drawn < sent {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d requests are drawn: more bars than %d are too many for a browser.", drawn, sent, segmentsMax))
 	}
-	if figures == nil {
-		return p.write(w, []string{"timeline"}, table{}, t)
+	charts := []string{"timeline"}
+	var below table
+	if figures != nil {
+		t.sureCharts = chartsOf(figures, records)
+		charts = append(charts, "course")
+		if len(t.Percentiles) > 0 {
+			charts = append(charts, "percentiles")
+		}
+		p.Notes = append(p.Notes, figures.certainty()...)
+		below = figures.page()
 	}
-	t.sureCharts = chartsOf(figures, records)
-	charts := []string{"timeline", "course"}
-	if len(t.Percentiles) > 0 {
-		charts = append(charts, "percentiles")
+	if t.Health = healthPanels(series); t.Health != nil {
+		for i := range t.Health.Panels {
+			charts = append(charts, fmt.Sprintf("panel%d", i))
+		}
+		if width := series.Width; width > time.Second {
+			p.Notes = append(p.Notes, fmt.Sprintf("The client's charts have a point for every %v.", width))
+		}
 	}
-	p.Notes = append(p.Notes, figures.certainty()...)
-	return p.write(w, charts, figures.page(), t)
+	return p.write(w, charts, below, t)
 }
 
 func describe(r *metrics.Record) request {

@@ -436,7 +436,7 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 	c := &res.Config
 	t := &report.Table{
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
-		Summary: res.Summary, Analysis: res.Analysis, Verdict: res.Judgement, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
+		Summary: res.Summary, Analysis: res.Analysis, Verdict: res.Judgement, Health: res.Figures, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
 	if a := &res.Accounting; a.Asked != "chunks" && !t.Pooled {
 		t.Accounting = printable(a.Used + ", as " + a.Why)

@@ -24,7 +24,7 @@ func (o *options) pages(model string, res *bench.Result) (out []bench.Page) {
 	}
 	if o.plotTimeline && (res == nil || res.Summary.Completed+res.Summary.Failed > 0) {
 		add(".timeline.html", "Timeline: ", func(w io.Writer, p report.Page) error {
-			return report.Timeline(w, p, res.Records, o.thresholds, o.table(res, nil))
+			return report.Timeline(w, p, res.Records, res.Series, o.thresholds, o.table(res, nil))
 		})
 	}
 	if o.plotStats && (res == nil || res.Summary.Completed > 0) {

@@ -57,6 +57,9 @@ type Config struct {
 
 	// Dial replaces the network: an in-memory server in a test, a Unix socket.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
+	// Wall reads the wall clock at an instant; nil is the instant's own reading. A
+	// test sets that clock with it.
+	Wall func(time.Time) time.Time `json:"-"`
 }
 
 // Text says when generated text is kept.
@@ -199,6 +202,9 @@ func PublicURL(s string) string {
 	return u.String()
 }
 
+// Connections is how many connections to the target are open, idle ones among them.
+func (c *Client) Connections() int { return int(c.live.Load()) }
+
 // HTTP is the client's own HTTP client, for probes: no redirects, the same
 // connections. Requests of its own must carry Headers.
 func (c *Client) HTTP() *http.Client { return c.http }
@@ -325,6 +331,7 @@ func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn
 		return nil, err
 	}
 	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
+	rx.Wall = c.cfg.Wall
 	k := &conn{Conn: rx, rx: rx, closed: sync.OnceFunc(func() { c.live.Add(-1) })}
 	if tlsHost != "" {
 		t := tls.Client(rx, c.tls(tlsHost))

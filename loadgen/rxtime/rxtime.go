@@ -23,6 +23,12 @@ import (
 // are negative or absurd.
 const maxDelay = 10 * time.Second
 
+// maxDrift is by how much, beside a thousandth of the time, the two clocks may move
+// apart between two reads of a connection. More is the wall clock being set: then
+// stamps of before are those of another clock. A thread that is preempted between
+// its readings of the two clocks moves them apart too, by less.
+const maxDrift = 100 * time.Millisecond
+
 // A Stamp tells when the bytes of one read arrived: at Read.Add(-Delay), which
 // keeps Read's monotonic reading. The zero Stamp is that of no read.
 //
@@ -50,6 +56,15 @@ type Stamp struct {
 type Conn struct {
 	net.Conn
 	sys sys // the system's part: recvmsg and peek
+
+	// Wall reads the wall clock, by which the kernel stamps, at an instant; nil is
+	// the instant's own reading. A test sets that clock with it, before the first
+	// read.
+	Wall func(time.Time) time.Time
+	// drift is by how much the wall clock has gained since New, at the last read
+	// with a stamp, and trust the end of the last one that saw it set, both in ns.
+	// Reads with a stamp come one at a time.
+	drift, trust int64
 
 	// The last stamp, in two words: a mutex would be four locked instructions
 	// an event more. Seen in the middle of a read they may not fit together,
@@ -104,7 +119,8 @@ func (c *Conn) Last() Stamp {
 }
 
 // Discarded returns how many kernel stamps were not believed, since they were
-// later than the read or more than 10 s before it. It may be called at any time.
+// later than the read or more than 10 s before it, or from before the wall clock was
+// set. It may be called at any time.
 func (c *Conn) Discarded() int64 {
 	return c.discarded.Load()
 }
@@ -121,17 +137,34 @@ func (c *Conn) Alive() bool { return c.sys.alive() }
 // stamp records a read that returned data at now; kernel is the kernel's receive
 // time in nanoseconds since 1970, if ok.
 func (c *Conn) stamp(now time.Time, kernel int64, ok bool) {
-	delay := int64(-1)
+	delay, mono := int64(-1), int64(now.Sub(c.epoch))
 	if ok {
+		wall, epoch := now, c.epoch
+		if c.Wall != nil {
+			wall, epoch = c.Wall(now), c.Wall(c.epoch)
+		}
 		// Both are readings of the wall clock. now's monotonic reading was
 		// taken together with its wall reading, so Read.Add(-Delay) brings the
 		// kernel's time to the monotonic clock.
-		if d := now.UnixNano() - kernel; d >= 0 && d <= int64(maxDelay) {
+		at := wall.UnixNano()
+		d := at - kernel
+		c.compare(at-epoch.UnixNano()-mono, mono)
+		if d >= 0 && d <= int64(maxDelay) && (c.trust == 0 || mono-d >= c.trust) {
 			delay = d
 		} else {
 			c.discarded.Add(1)
 		}
 	}
 	c.delay.Store(delay)
-	c.read.Store(int64(now.Sub(c.epoch)) + 1)
+	c.read.Store(mono + 1)
+}
+
+// compare sees whether the wall clock was set since the last read. What came in
+// before now may then have a stamp of the time before, in this read or a later one.
+func (c *Conn) compare(drift, mono int64) {
+	moved, since := drift-c.drift, mono-max(0, c.read.Load()-1)
+	if limit := int64(maxDrift) + since/1000; moved > limit || moved < -limit {
+		c.trust = mono
+	}
+	c.drift = drift
 }

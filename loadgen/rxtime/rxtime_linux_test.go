@@ -140,3 +140,36 @@ func TestAlive(t *testing.T) {
 		untilNotAlive(conn) // reset
 	})
 }
+
+// A reader that is late for both of two writes, for the second one by more: the
+// stamps are as far apart as the writes were. All that is compared has an order that
+// the test enforces, so that no load can change the outcome.
+func TestStampsOfASlowReader(t *testing.T) {
+	const apart = 20 * time.Millisecond
+	conn, peer := stamped(t)
+	before := time.Now()
+	write(t, peer, "a")
+	untilNotAlive(conn)
+	in := time.Now()
+	timer := time.NewTimer(apart)
+	read(t, conn, 1)
+	first := conn.Last()
+	<-timer.C
+	beforeB := time.Now()
+	write(t, peer, "b")
+	untilNotAlive(conn)
+	inB := time.Now()
+	timer.Reset(2 * apart)
+	<-timer.C
+	read(t, conn, 1)
+	second := conn.Last()
+
+	arrival, arrivalB := first.Read.Add(-first.Delay), second.Read.Add(-second.Delay)
+	gap, slew := arrivalB.Sub(arrival), second.Delay/1000 // a clock that is slewed errs by less
+	if !first.Kernel || !second.Kernel || gap < beforeB.Sub(in)-slew || gap > inB.Sub(before)+slew {
+		t.Errorf("stamps %v apart, want %v to %v: %+v, %+v", gap, beforeB.Sub(in), inB.Sub(before), first, second)
+	}
+	if reads := second.Read.Sub(first.Read); beforeB.Sub(in) < apart || reads < 2*apart || second.Delay < apart {
+		t.Errorf("writes %v and reads %v apart, the second %v late: the reader was not", beforeB.Sub(in), reads, second.Delay)
+	}
+}

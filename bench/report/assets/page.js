@@ -78,6 +78,7 @@
     c.on("datazoom", thin);
     if (t.course) { course(t.course); }
     if (t.percentiles) { percentiles(t.percentiles); }
+    if (t.health) { health(t.health); }
   }
 
   // Tokens a second and requests in flight over time, with the window that the
@@ -163,6 +164,36 @@
       xAxis: { type: "category", data: list[0].at, name: "percentile", nameLocation: "middle", nameGap: 28 },
       yAxis: { type: "log", name: "ms" },
       series: series
+    });
+  }
+
+  // What the client did in each slice of the run: a chart a panel.
+  function health(h) {
+    var colours = ["#4c6ef5", "#f08c00", "#2b8a3e", "#c92a2a"];
+    h.panels.forEach(function (p, i) {
+      var two = p.series.some(function (s) { return s.right; });
+      var axis = { type: "value", min: 0, name: p.unit, nameGap: 10 };
+      draw("panel" + i, {
+        title: { text: p.title, left: "center", textStyle: { fontSize: 14 } },
+        legend: { top: 26 }, grid: { left: 60, right: two ? 60 : 20, top: 76, bottom: 50 },
+        tooltip: {
+          trigger: "axis", confine: true,
+          formatter: function (points) {
+            return lines([points[0].axisValue + " s"].concat(points.map(function (q) {
+              return q.seriesName + ": " + (q.value[1] === null ? "not measured" : Number(q.value[1]).toPrecision(4));
+            })));
+          }
+        },
+        xAxis: { type: "value", name: "s since the start of the load", nameLocation: "middle", nameGap: 28, min: 0 },
+        yAxis: two ? [axis, { type: "value", min: 0, splitLine: { show: false } }] : axis,
+        series: p.series.map(function (s, k) {
+          return {
+            name: s.name, type: "line", yAxisIndex: s.right ? 1 : 0, symbol: s.values.length > 60 ? "none" : "circle", symbolSize: 5,
+            itemStyle: { color: colours[k] }, lineStyle: { color: colours[k] },
+            data: s.values.map(function (v, at) { return [(at + 0.5) * h.interval, v]; })
+          };
+        })
+      });
     });
   }
 

@@ -1,0 +1,258 @@
+package metrics
+
+import (
+	"encoding/json"
+	"math"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// slicesMax bounds the slices of a [Series]: a longer run has slices of more
+// seconds.
+const slicesMax = 600
+
+// Series is what happened in each slice of a run, from schedule zero on, column by
+// column. The zero value has no columns.
+type Series struct {
+	// Width is the length of a slice in whole seconds; the last one may be shorter.
+	Width time.Duration
+	// Columns are all as long as there are slices.
+	Columns []Column
+}
+
+// Column is one figure of every slice.
+type Column struct {
+	Name   string    // the unit is its last word where there is one
+	Values []float64 // NaN where there was nothing to measure
+}
+
+// Slices is how many slices a run of that length has, and how long each is.
+func Slices(length time.Duration) (n int, width time.Duration) {
+	length = max(length, 1)
+	const most = slicesMax * time.Second
+	width = (1 + (length-1)/most) * time.Second
+	return int(1 + (length-1)/width), width
+}
+
+// Column returns a column's values; nil where there is none of that name.
+func (s *Series) Column(name string) []float64 {
+	for _, c := range s.Columns {
+		if c.Name == name {
+			return c.Values
+		}
+	}
+	return nil
+}
+
+// Add puts a column at the end; values must be as long as the others.
+func (s *Series) Add(name string, values []float64) {
+	s.Columns = append(s.Columns, Column{name, values})
+}
+
+// Plain is the series as JSON has it: interval_s, then an array a column, with nil for
+// what was not measured and four digits a number. Columns without any are left out.
+func (s *Series) Plain() map[string]any {
+	out := map[string]any{"interval_s": s.Width.Seconds()}
+	for _, c := range s.Columns {
+		if none(c.Values) {
+			continue
+		}
+		values := make([]any, len(c.Values))
+		for i, v := range c.Values {
+			values[i] = short(v)
+		}
+		out[c.Name] = values
+	}
+	return out
+}
+
+// MarshalJSON writes [Series.Plain], in the order of the columns' names.
+func (s *Series) MarshalJSON() ([]byte, error) { return json.Marshal(s.Plain()) }
+
+func none(values []float64) bool {
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// short is v in four digits, whole numbers in all of theirs; nil where it is none.
+func short(v float64) any {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return nil
+	case v == math.Trunc(v):
+		return v
+	}
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'e', 3, 64), 64)
+	return v
+}
+
+// SeriesOf is what the records tell of each slice: requests sent and events that
+// came in a second, the mean number of requests in flight, and of the lag and the
+// queue_wait of those sent in it and the rx_delay of what came in it the p99 and the
+// maximum. Like [Summary] it leaves the first fill of a closed loop's slots out of
+// lag. It takes linear time and at most 8 MB; a p99 is that of a histogram, at most
+// 3.2 % or 1.024 µs above the sample.
+func SeriesOf(records []Record, o Options) Series {
+	length := time.Duration(0)
+	for i := range records {
+		length = max(length, records[i].Done)
+	}
+	n, width := Slices(length)
+	t := slicer{width: width, slices: make([]slice, n), full: make([]int, n+1)}
+	for i := range records {
+		if r := &records[i]; r.issued() {
+			t.add(r, o)
+		}
+	}
+	return t.series(length, o)
+}
+
+// slicer counts what happens in each slice.
+type slicer struct {
+	width  time.Duration
+	slices []slice
+	full   []int // requests that are in flight for all of a slice, as differences
+}
+
+type slice struct {
+	sends, events, reads int
+	busy                 time.Duration // of requests in flight for a part of it
+	lag, queue, rx       tail
+}
+
+// at is the slice of an instant.
+func (t *slicer) at(d time.Duration) int {
+	return min(int(max(d, 0)/t.width), len(t.slices)-1)
+}
+
+func (t *slicer) add(r *Record, o Options) {
+	k := t.at(r.Sent)
+	sl := &t.slices[k]
+	sl.sends++
+	if o.OpenLoop || r.Slot != 0 {
+		sl.lag.add(r.Lag())
+	}
+	if o.OpenLoop {
+		sl.queue.add(r.QueueWait())
+	}
+	t.inFlight(k, r)
+	// Arrivals ascend: the slice is looked for where it changes only.
+	from, to := time.Duration(0), time.Duration(-1)
+	for i, at := range r.Arrivals {
+		if at < from || at >= to {
+			k := t.at(at)
+			sl, from, to = &t.slices[k], time.Duration(k)*t.width, time.Duration(k+1)*t.width
+		}
+		sl.events++
+		if i >= len(r.RxDelay) {
+			continue
+		}
+		// Events of one read share its stamp and its delay.
+		if i == 0 || at != r.Arrivals[i-1] || r.RxDelay[i] != r.RxDelay[i-1] {
+			sl.reads++
+			sl.rx.add(r.RxDelay[i])
+		}
+	}
+}
+
+// inFlight counts a request that was sent in slice k for as long as it was in flight.
+func (t *slicer) inFlight(k int, r *Record) {
+	last := t.at(r.Done)
+	if last <= k {
+		t.slices[k].busy += max(0, r.Done-r.Sent)
+		return
+	}
+	t.slices[k].busy += time.Duration(k+1)*t.width - max(r.Sent, 0)
+	t.slices[last].busy += r.Done - time.Duration(last)*t.width
+	t.full[k+1]++
+	t.full[last]--
+}
+
+func (t *slicer) series(length time.Duration, o Options) Series {
+	s := Series{Width: t.width}
+	column := func(name string, of func(k int, sl *slice) float64) {
+		values := make([]float64, len(t.slices))
+		for k := range t.slices {
+			values[k] = of(k, &t.slices[k])
+		}
+		s.Add(name, values)
+	}
+	// The last slice is as long as the run.
+	seconds := func(k int) float64 {
+		return min(t.width, max(length-time.Duration(k)*t.width, 1)).Seconds()
+	}
+	column("sends_per_s", func(k int, sl *slice) float64 { return float64(sl.sends) / seconds(k) })
+	column("events_per_s", func(k int, sl *slice) float64 { return float64(sl.events) / seconds(k) })
+	full := 0
+	column("in_flight", func(k int, sl *slice) float64 {
+		full += t.full[k]
+		return float64(full) + sl.busy.Seconds()/seconds(k)
+	})
+	column("events_per_read", func(_ int, sl *slice) float64 { return float64(sl.events) / float64(sl.reads) }) // 0/0 is NaN
+	both := func(name string, of func(sl *slice) *tail) {
+		column(name+"_p99_ms", func(_ int, sl *slice) float64 { return of(sl).p99() })
+		column(name+"_max_ms", func(_ int, sl *slice) float64 { return of(sl).most() })
+	}
+	both("lag", func(sl *slice) *tail { return &sl.lag })
+	if o.OpenLoop {
+		both("queue_wait", func(sl *slice) *tail { return &sl.queue })
+	}
+	both("rx_delay", func(sl *slice) *tail { return &sl.rx })
+	return s
+}
+
+// tail is a histogram of durations for their p99: 32 buckets to a factor of two, the
+// smallest 1.024 µs wide. The zero value has no samples.
+type tail struct {
+	n      int
+	max    time.Duration
+	counts []uint32
+}
+
+const (
+	tailUnit    = 10        // a bucket's least width is 1<<tailUnit ns
+	tailBits    = 5         // 1<<tailBits buckets to a factor of two
+	tailLongest = 1<<44 - 1 // 4.9 h and all beyond
+	tailBuckets = (44 - tailUnit - tailBits + 1) << tailBits
+)
+
+func (t *tail) add(d time.Duration) {
+	if t.counts == nil {
+		t.counts = make([]uint32, tailBuckets)
+	}
+	d = max(d, 0)
+	t.n, t.max = t.n+1, max(t.max, d)
+	v := uint64(min(d, tailLongest)) >> tailUnit
+	shift := max(0, bits.Len64(v)-tailBits-1)
+	t.counts[uint64(shift)<<tailBits+v>>shift]++
+}
+
+// p99 is in milliseconds, NaN where there is no sample.
+func (t *tail) p99() float64 {
+	rank, seen := int(math.Ceil(0.99*float64(t.n))), 0
+	for i, n := range t.counts {
+		if seen += int(n); n > 0 && seen >= rank {
+			if i == tailBuckets-1 {
+				break // it has no end
+			}
+			shift := max(0, i>>tailBits-1)
+			bound := (uint64(i-shift<<tailBits) + 1) << shift << tailUnit
+			return inMS(min(time.Duration(bound), t.max))
+		}
+	}
+	return t.most()
+}
+
+func (t *tail) most() float64 {
+	if t.n == 0 {
+		return math.NaN()
+	}
+	return inMS(t.max)
+}
+
+func inMS(d time.Duration) float64 { return float64(d) / 1e6 }
