@@ -3,9 +3,10 @@
 # can be built, and the pure-Go build besides.
 set -eu
 if dir=$(sh tokenize/build-lib.sh); then
-	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf ./...
-	# The examples are real processes of a build of their own: once is enough.
-	CGO_ENABLED=0 go test -skip '^TestExamples$' ./tokenize/... ./cmd/... ./bench/
+	# What takes the detector longest and is one thing after another (whole examples in
+	# processes of their own, the search of many files) is run once, without it, below.
+	CGO_LDFLAGS="-L$dir ${CGO_LDFLAGS:-}" CGO_ENABLED=1 go test -race -tags hf -skip '^(TestExamples|TestExperimentsTellNothing|TestManifestHostileInput|TestFittedEngineRepeatsTheExperiment)$' ./...
+	CGO_ENABLED=0 go test ./tokenize/... ./cmd/... ./bench/
 elif [ $? -eq 3 ]; then
 	echo "test: no cargo, so the local tokenizer is not built and not tested" >&2
 	go test -race ./...
