@@ -365,3 +365,31 @@ func (r *Run) value(key string) string {
 	}
 	return ""
 }
+
+// OfSameRun tells that a manifest is that of the run of a result: it has the same
+// counts and duration.
+func (r *Run) OfSameRun(o *Run) bool {
+	a, b := r.Metric("duration"), o.Metric("duration")
+	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && a.Value == b.Value
+}
+
+// Describe adds the facts of a manifest of the same run, and the figures that the
+// result does not have.
+func (r *Run) Describe(m *Run) {
+	r.IgnoreEOS = r.IgnoreEOS || m.IgnoreEOS
+	if !m.At.IsZero() {
+		r.At = m.At
+	}
+	facts := slices.Clone(m.Facts)
+	for _, f := range r.Facts {
+		if m.value(f.Key) == "" {
+			facts = append(facts, f)
+		}
+	}
+	r.Facts = facts
+	for _, f := range m.Metrics {
+		if r.Metric(f.Name) == nil {
+			r.Metrics = append(r.Metrics, f)
+		}
+	}
+}

@@ -119,13 +119,14 @@ func application(t *terminal) *cli.App {
 				Action:          func(*cli.Context) error { return nil },
 			},
 			manifestCommand(t),
+			compareCommand(t),
 			configCommand(t),
 			envCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, manifest, config, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, sim, manifest, compare, config, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},
