@@ -151,13 +151,17 @@ func Pairs(d []float64, r Rule) (Decision, error) {
 	if len(d) < FewestPairs || len(d) > stat.MostFlipped {
 		return Decision{}, fmt.Errorf("pairs: %d; want %d to %d", len(d), FewestPairs, stat.MostFlipped)
 	}
-	if slices.ContainsFunc(d, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		return Decision{}, errors.New("pairs: a change is not a number")
+	if slices.ContainsFunc(d, noLogarithm) {
+		return Decision{}, errors.New("pairs: a change is not a number, or beyond all measure")
 	}
 	p := newPairs(d, r)
 	p.resamples = resamples
 	return p.decide(), nil
 }
+
+// noLogarithm tells a value that is none of a figure, or of a quotient of two: those
+// are within e to the 350, so that all that follows stays finite.
+func noLogarithm(v float64) bool { return !(math.Abs(v) <= 350) }
 
 // pairs are changes on their way to a decision.
 type pairs struct {
@@ -286,8 +290,8 @@ func History(earlier []float64, value float64, r Rule) (Decision, error) {
 	if k < FewestHistory {
 		return Decision{}, fmt.Errorf("history: %d runs; want %d or more", k, FewestHistory)
 	}
-	if slices.ContainsFunc(append([]float64{value}, earlier...), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		return Decision{}, errors.New("history: a value is not a number")
+	if noLogarithm(value) || slices.ContainsFunc(earlier, noLogarithm) {
+		return Decision{}, errors.New("history: a value is not a number, or beyond all measure")
 	}
 	at := func(i int) float64 { return earlier[i] }
 	mean, _ := stat.Mean(k, at)
@@ -317,7 +321,7 @@ func History(earlier []float64, value float64, r Rule) (Decision, error) {
 // 3.1, 4C). It is FAIL below 5 %, or thrice the coefficient of variation between runs
 // where that is known and more. cv is 0 where it is not.
 func File(change, cv float64) (Decision, error) {
-	if math.IsNaN(change) || math.IsInf(change, 0) || !(cv >= 0) || math.IsInf(cv, 1) {
+	if noLogarithm(change) || !(cv >= 0) || math.IsInf(cv, 1) {
 		return Decision{}, errors.New("baseline: a value is not a number")
 	}
 	limit := max(0.05, 3*cv)
