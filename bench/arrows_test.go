@@ -22,7 +22,7 @@ var arrows = map[string][]string{
 	"bench/gate":      {"metrics/stat"},
 	"bench/stored":    {"bench/gate", "bench/importer"},
 	"bench/compare":   {"bench/gate", "bench/stored", "metrics/stat"},
-	"bench/report":    {"metrics", "metrics/stat"},
+	"bench/report":    {"bench/gate", "metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},
 	"loadgen/openai":  {"loadgen", "loadgen/sse", "loadgen/rxtime", "dataset", "metrics"},
 	"loadgen/sse":     {},

@@ -333,3 +333,6 @@ func File(change, cv float64) (Decision, error) {
 	out.Reason = fmt.Sprintf("%s the coarse limit of %.3g %%: %s against one stored run. Weak evidence: what differs from run to run is not known.", what, 100*limit, percent(out.Mean.Change))
 	return out, nil
 }
+
+// Share is a change, which is a difference of logarithms, as a share.
+func Share(d float64) float64 { return math.Expm1(d) }

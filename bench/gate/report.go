@@ -211,13 +211,13 @@ func (r *Report) markdownMetrics(b *strings.Builder) {
 	row(r.Primary, "**"+r.Primary.Metric+"**", string(r.Primary.Verdict))
 	for i := range r.Advisory {
 		a := &r.Advisory[i]
-		row(a, a.Metric, a.advice(r.Rule))
+		row(a, a.Metric, a.Advice(r.Rule))
 	}
 	b.WriteString("\nA change below 0 is worse, whichever way the metric gets better. Metrics below the first only advise.\n")
 }
 
-// advice is what an advisory metric says after Holm's correction.
-func (m *MetricDecision) advice(rule Rule) string {
+// Advice is what an advisory metric says after Holm's correction.
+func (m *MetricDecision) Advice(rule Rule) string {
 	switch p := m.HolmP; {
 	case p == nil:
 		return "~"
@@ -293,7 +293,7 @@ func (r *Report) Text(w io.Writer) error {
 	}
 	for i := range r.Advisory {
 		m := &r.Advisory[i]
-		line("%-28s %10s  %s to %s  advisory: %s", m.Metric, percent(m.Mean.Change), bounded(m.Mean.Low), bounded(m.Mean.High), m.advice(r.Rule))
+		line("%-28s %10s  %s to %s  advisory: %s", m.Metric, percent(m.Mean.Change), bounded(m.Mean.Low), bounded(m.Mean.High), m.Advice(r.Rule))
 	}
 	for _, f := range r.Requirements {
 		line("%-12s %s", f.Verdict, f.Reason)

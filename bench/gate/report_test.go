@@ -68,7 +68,7 @@ func TestForms(t *testing.T) {
 	}
 	r.Advise(stat.Holm)
 	r.Conclude()
-	if r.Advisory[0].HolmP == nil || r.Advisory[1].HolmP != nil || r.Advisory[0].advice(r.Rule) != "worse" {
+	if r.Advisory[0].HolmP == nil || r.Advisory[1].HolmP != nil || r.Advisory[0].Advice(r.Rule) != "worse" {
 		t.Errorf("%+v", r.Advisory)
 	}
 	var js, md, text, junit strings.Builder

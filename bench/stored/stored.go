@@ -175,7 +175,7 @@ func readResult(doc gjson.Result) Run {
 	}
 	doc.ForEach(func(key, v gjson.Result) bool {
 		if name, ok := strings.CutSuffix(key.String(), "_ms"); ok {
-			if _, metric, ok := strings.Cut(name, "_"); ok && slices.Contains(latencies, metric) {
+			if stat, metric, ok := strings.Cut(name, "_"); ok && statistic(stat) && slices.Contains(latencies, metric) {
 				r.take(name, gate.Milliseconds, gate.Lower, v, "")
 			}
 		}
@@ -203,7 +203,7 @@ func (r *Run) own(own gjson.Result) {
 		}
 		d := field(own, name)
 		for _, stat := range keysOf(d) {
-			if stat == "mean" || stat == "median" || stat == "std" || len(stat) > 1 && stat[0] == 'p' && stat[1] >= '0' && stat[1] <= '9' {
+			if statistic(stat) {
 				r.take(stat+"_"+metric, gate.Milliseconds, better, d.Get(gjson.Escape(stat)), d.Get("source").String())
 			}
 		}

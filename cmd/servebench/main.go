@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		args = []string{"--" + args[0]}
 	}
 	// These read their flags by argparse's rules.
-	own := map[string]func(context.Context, []string, *terminal) error{"serve": serve, "sweep": sweepCommand, "sim": simulate}
+	own := map[string]func(context.Context, []string, *terminal) error{"serve": serve, "sweep": sweepCommand, "gate": gateCommand, "sim": simulate}
 	if len(args) > 0 && own[args[0]] != nil {
 		return t.exit(own[args[0]](ctx, args[1:], t))
 	}
@@ -113,6 +113,12 @@ func application(t *terminal) *cli.App {
 				Action:          func(*cli.Context) error { return nil },
 			},
 			{
+				Name:            "gate",
+				Usage:           "decide whether a server became slower: pairs of runs, or stored results",
+				SkipFlagParsing: true, // handled before
+				Action:          func(*cli.Context) error { return nil },
+			},
+			{
 				Name:            "sim",
 				Usage:           "run a simulated vLLM server; takes the flags of `vllm serve`",
 				SkipFlagParsing: true, // as serve
@@ -126,7 +132,7 @@ func application(t *terminal) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, manifest, compare, config, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, gate, sim, manifest, compare, config, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},
