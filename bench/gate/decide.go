@@ -265,6 +265,14 @@ func (p *pairs) reason(out *Decision) string {
 	return fmt.Sprintf("Neither a loss beyond %s nor its absence is shown: %s.", effect, at)
 }
 
+// span is the interval for people.
+func (e Estimate) span() string {
+	if e.Low == nil && e.High == nil {
+		return "no interval"
+	}
+	return bounded(e.Low) + " to " + bounded(e.High)
+}
+
 // percent is a share with a sign.
 func percent(v float64) string { return fmt.Sprintf("%+.2f %%", 100*v) }
 

@@ -206,7 +206,7 @@ func (r *Report) markdownMetrics(b *strings.Builder) {
 		if m.HolmP != nil {
 			p = strconv.FormatFloat(*m.HolmP, 'g', 2, 64)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s to %s | %.2g %% | %s | %s |\n", markdown(name), percent(m.Mean.Change), bounded(m.Mean.Low), bounded(m.Mean.High), 100*m.Detectable, p, verdict)
+		fmt.Fprintf(b, "| %s | %s | %s | %.2g %% | %s | %s |\n", markdown(name), percent(m.Mean.Change), m.Mean.span(), 100*m.Detectable, p, verdict)
 	}
 	row(r.Primary, "**"+r.Primary.Metric+"**", string(r.Primary.Verdict))
 	for i := range r.Advisory {
@@ -289,11 +289,11 @@ func (r *Report) Text(w io.Writer) error {
 		line("differs: %s", d)
 	}
 	if m := r.Primary; m != nil {
-		line("%-28s %10s  %s to %s  (spread %.2g %%, sees %.2g %%)", m.Metric, percent(m.Mean.Change), bounded(m.Mean.Low), bounded(m.Mean.High), 100*m.Spread, 100*m.Detectable)
+		line("%-28s %10s  %s  (spread %.2g %%, sees %.2g %%)", m.Metric, percent(m.Mean.Change), m.Mean.span(), 100*m.Spread, 100*m.Detectable)
 	}
 	for i := range r.Advisory {
 		m := &r.Advisory[i]
-		line("%-28s %10s  %s to %s  advisory: %s", m.Metric, percent(m.Mean.Change), bounded(m.Mean.Low), bounded(m.Mean.High), m.Advice(r.Rule))
+		line("%-28s %10s  %s  advisory: %s", m.Metric, percent(m.Mean.Change), m.Mean.span(), m.Advice(r.Rule))
 	}
 	for _, f := range r.Requirements {
 		line("%-12s %s", f.Verdict, f.Reason)

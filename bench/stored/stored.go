@@ -130,7 +130,13 @@ func Read(name string, data []byte) ([]Run, error) {
 	return runs, nil
 }
 
+// ErrNoResult is JSON of another kind.
+var ErrNoResult = errors.New("neither a manifest nor a result JSON; want what servebench serve or vllm bench serve writes")
+
 func read(doc gjson.Result) (Run, error) {
+	if doc.Get("servebench_baseline").Exists() {
+		return readKept(doc)
+	}
 	if inner := doc.Get("manifest"); inner.IsObject() {
 		doc = inner // the publishing site's envelope
 	}
@@ -142,7 +148,7 @@ func read(doc gjson.Result) (Run, error) {
 	case doc.Get("completed").Exists() && doc.Get("duration").Exists():
 		return readResult(doc), nil
 	}
-	return Run{}, errors.New("neither a manifest nor a result JSON; want what servebench serve or vllm bench serve writes")
+	return Run{}, ErrNoResult
 }
 
 // latencies are the metrics that have percentiles in vLLM's file.

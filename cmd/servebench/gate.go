@@ -367,6 +367,13 @@ func (l *gateLine) readResults(t *terminal) (*gate.Report, error) {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--%s: %w", map[gate.Mode]string{gate.OfRuns: "history", gate.OfFile: "baseline"}[mode], err)}
 		}
 	}
+	own := slices.IndexFunc(baseline, func(b stored.Run) bool {
+		return slices.ContainsFunc(candidate, func(c stored.Run) bool { return b.At.Equal(c.At) && b.OfSameRun(&c) })
+	})
+	if mode == gate.OfRuns && own >= 0 {
+		t.notef("%s is the candidate itself, and left out of its history", baseline[own].Name)
+		baseline = slices.Delete(baseline, own, own+1)
+	}
 	return l.decide(mode, baseline, candidate), nil
 }
 

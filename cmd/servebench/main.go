@@ -126,13 +126,14 @@ func application(t *terminal) *cli.App {
 			},
 			manifestCommand(t),
 			compareCommand(t),
+			baselineCommand(t),
 			configCommand(t),
 			envCommand(t),
 			completionCommand(t),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, gate, sim, manifest, compare, config, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, gate, sim, manifest, compare, baseline, config, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},

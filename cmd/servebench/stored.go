@@ -42,6 +42,9 @@ func readStored(path string) ([]stored.Run, error) {
 			continue
 		}
 		more, err := readStoredFile(filepath.Join(path, n))
+		if errors.Is(err, stored.ErrNoResult) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

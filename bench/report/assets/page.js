@@ -167,7 +167,7 @@
       grid: { left: 70, right: 90, top: 50, bottom: 60 },
       tooltip: { confine: true, formatter: function (t) { return lines([g.pairs[t.dataIndex].label, g.pairs[t.dataIndex].text, Number(t.value).toPrecision(4) + " %"]); } },
       xAxis: { type: "category", data: g.pairs.map(function (p) { return p.label; }), name: "pair and order (A is the baseline)", nameLocation: "middle", nameGap: 34 },
-      yAxis: { type: "value", scale: true, min: function (v) { return Math.min(v.min, g.effect, 0) - 1; }, max: function (v) { return Math.max(v.max, 0) + 1; } },
+      yAxis: { type: "value", scale: true, min: function (v) { return Math.floor(Math.min(v.min, g.effect, 0)) - 1; }, max: function (v) { return Math.ceil(Math.max(v.max, 0)) + 1; } },
       series: [{
         type: "scatter", symbolSize: 11, itemStyle: { color: "#343a40" }, data: g.pairs.map(function (p) { return p.change; }),
         markLine: { silent: true, symbol: "none", data: marks }, markArea: { silent: true, itemStyle: { color: "rgba(76,110,245,0.15)" }, data: band }
