@@ -150,6 +150,7 @@ func (t *terminal) gateOptions(ctx context.Context, args []string, side, url, co
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	o.config.Command = append([]string{"servebench", "serve"}, args...)
+	o.config.Target.Dial = t.dial
 	return o, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -141,7 +142,12 @@ func application(t *terminal) *cli.App {
 }
 
 // terminal talks to people: results to out, everything else to err.
-type terminal struct{ out, err io.Writer }
+type terminal struct {
+	out, err io.Writer
+	// dial, if set, replaces the network of a gate's runs: tests have servers in
+	// virtual time.
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
 
 // notef writes one line to people.
 func (t *terminal) notef(format string, args ...any) {
