@@ -435,6 +435,7 @@ func (s *session) run(ctx context.Context) {
 	// What was built is kept to the end; collecting the rubble of building it
 	// must not fall into the run, nor its memory stay.
 	debug.FreeOSMemory()
+	defer giveRoom()()
 	before := s.readCounters(ctx)
 	if n := len(p.Offsets); n > 0 && s.cfg.Progress != nil {
 		s.cfg.Progress.span.Store(int64(p.Offsets[n-1]))

@@ -10,10 +10,10 @@ import (
 )
 
 // commandNames are the words that may follow servebench.
-var commandNames = []string{"serve", "sweep", "sim", "selftest", "manifest", "config", "hdr", "env", "completion", "help", "version"}
+var commandNames = []string{"serve", "sweep", "gate", "sim", "selftest", "manifest", "compare", "baseline", "config", "hdr", "env", "completion", "help", "version"}
 
 // helpNames are those that help knows more about.
-var helpNames = []string{"serve", "sweep", "sim", "selftest", "manifest", "config", "hdr", "env", "completion"}
+var helpNames = []string{"serve", "sweep", "gate", "sim", "selftest", "manifest", "compare", "baseline", "config", "hdr", "env", "completion"}
 
 // shells are those that completion writes a script for.
 var shells = []string{"bash", "zsh", "fish"}

@@ -352,6 +352,9 @@ var flagTable = []flagSpec{
 	{Name: "hf-output-column", Group: inOwnData, Own: true, Sets: []string{"hf"}, Help: "column with the answers, whose lengths are asked for"},
 
 	{Name: "pacing", Group: inOwnRun, Own: true, Default: "hybrid", OwnChoices: []string{"hybrid", "sleep"}, Help: "sleep, or sleep then spin where a core is free"},
+	{Name: "num-runs", Group: inOwnRun, Kind: kindInt, Own: true, Default: "1", Help: "whole runs, each saved, with a summary of how they differ",
+		More: "Servers of a run file are started anew for each. Else each run has a salt of its own, or the cache is emptied where --reset-prefix-cache is given."},
+	{Name: "until-ci", Group: inOwnRun, Own: true, Unset: "never", Help: "SHARE, such as 2%: end --num-runs early once the output throughput is known to within it"},
 	{Name: "drain", Group: inOwnRun, Own: true, Default: "10s", Help: "after a first interrupt, time for requests in flight to end"},
 	{Name: "dry-run", Group: inOwnRun, Arity: arityNone, Own: true, Help: "show the plan and the body of request 0; send nothing"},
 	{Name: "telemetry-gpu", Group: inOwnRun, Arity: arityNone, Own: true, Help: "watch this host's GPUs by nvidia-smi during the timed requests"},

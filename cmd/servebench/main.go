@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		args = []string{"--" + args[0]}
 	}
 	// These read their flags by argparse's rules.
-	own := map[string]func(context.Context, []string, *terminal) error{"serve": serve, "sweep": sweepCommand, "sim": simulate}
+	own := map[string]func(context.Context, []string, *terminal) error{"serve": serve, "sweep": sweepCommand, "gate": gateCommand, "sim": simulate}
 	if len(args) > 0 && own[args[0]] != nil {
 		return t.exit(own[args[0]](ctx, args[1:], t))
 	}
@@ -113,6 +114,12 @@ func application(t *terminal) *cli.App {
 				Action:          func(*cli.Context) error { return nil },
 			},
 			{
+				Name:            "gate",
+				Usage:           "decide whether a server became slower: pairs of runs, or stored results",
+				SkipFlagParsing: true, // handled before
+				Action:          func(*cli.Context) error { return nil },
+			},
+			{
 				Name:            "sim",
 				Usage:           "run a simulated vLLM server; takes the flags of `vllm serve`",
 				SkipFlagParsing: true, // as serve
@@ -120,6 +127,8 @@ func application(t *terminal) *cli.App {
 			},
 			selftestCommand(t),
 			manifestCommand(t),
+			compareCommand(t),
+			baselineCommand(t),
 			configCommand(t),
 			hdrCommand(t),
 			envCommand(t),
@@ -127,7 +136,7 @@ func application(t *terminal) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("%s is no command; want serve, sweep, sim, selftest, manifest, config, hdr, env or completion", quoteWord(c.Args().First()))
+				return usagef("%s is no command; want serve, sweep, gate, sim, selftest, manifest, compare, baseline, config, hdr, env or completion", quoteWord(c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -135,7 +144,12 @@ func application(t *terminal) *cli.App {
 }
 
 // terminal talks to people: results to out, everything else to err.
-type terminal struct{ out, err io.Writer }
+type terminal struct {
+	out, err io.Writer
+	// dial, if set, replaces the network of a gate's runs: tests have servers in
+	// virtual time.
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
 
 // notef writes one line to people.
 func (t *terminal) notef(format string, args ...any) {

@@ -42,6 +42,9 @@ type options struct {
 	args                              map[string]any // vLLM's flags as its parser would have them
 	started                           time.Time
 
+	runs    int     // --num-runs
+	untilCI float64 // --until-ci as a share; 0 is never
+
 	// What a run file says beyond the flags.
 	server      *server.Config    // to start; nil measures config.Target
 	start       starter           // starts it
@@ -92,6 +95,7 @@ func readOptions(c *cli.Context) (*options, error) {
 	cfg.ResetPrefixCache, cfg.Telemetry = r.on("reset-prefix-cache"), r.telemetry()
 	cfg.Salt, cfg.TokenAccounting, cfg.ServerTiming = r.text("salt"), r.text("token-accounting"), r.on("server-timing")
 	cfg.RawSamples = r.rawSamples()
+	o.readRepeats(r)
 	cfg.Dataset = r.dataset()
 	o.readLoad(r)
 	o.readOutput(r)
@@ -99,6 +103,21 @@ func readOptions(c *cli.Context) (*options, error) {
 	o.check(r)
 	o.remark(r)
 	return o, errors.Join(r.errs...)
+}
+
+// readRepeats reads how many runs there are to be.
+func (o *options) readRepeats(r *reader) {
+	o.runs = r.bounded("num-runs", 1, 1000)
+	if !r.given("until-ci") {
+		return
+	}
+	var err error
+	if o.untilCI, err = share(r.text("until-ci")); err != nil || o.untilCI == 0 {
+		r.badf("until-ci", "%s; want a share above 0%%, such as 2%%", quoteWord(r.text("until-ci")))
+	}
+	if o.runs < 2 {
+		r.badf("until-ci", "goes with --num-runs, which says how many runs there are at most")
+	}
 }
 
 // rawSamples reads how many samples are held exactly; 0 is the default.

@@ -21,7 +21,7 @@ func optionsOf(t *testing.T, args ...string) (o *options, err error) {
 	if err != nil {
 		return nil, err
 	}
-	term := &terminal{io.Discard, io.Discard}
+	term := &terminal{out: io.Discard, err: io.Discard}
 	return term.readWords(t.Context(), parsed.Words)
 }
 

@@ -51,6 +51,9 @@ func serve(ctx context.Context, args []string, t *terminal) error {
 		return err
 	}
 	o.config.Command = append([]string{"servebench", "serve"}, args...)
+	if o.runs > 1 {
+		return o.repeat(ctx, t)
+	}
 	return o.run(ctx, t)
 }
 

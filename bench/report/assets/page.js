@@ -292,5 +292,25 @@
     });
   }
 
-  ({ timeline: timeline, lengths: lengths, points: points })[DATA.kind](DATA);
+  // The pairs of a gate: their changes as dots, the mean with its bounds, and the loss
+  // that was to be found.
+  function pairs(g) {
+    var marks = [{ yAxis: 0, lineStyle: { color: "#868e96" }, label: { formatter: "no change" } },
+      { yAxis: g.effect, lineStyle: { color: "#e03131" }, label: { formatter: g.effect.toFixed(1) + " %" } }];
+    if (g.mean !== null) { marks.push({ yAxis: g.mean, lineStyle: { color: "#4c6ef5", type: "solid" }, label: { formatter: "mean" } }); }
+    var band = g.bounds && g.bounds[0] !== null && g.bounds[1] !== null ? [[{ yAxis: g.bounds[0] }, { yAxis: g.bounds[1] }]] : [];
+    draw("pairs", {
+      title: { text: "change of " + g.metric + " in each pair, % (below 0 is worse)", left: "center", textStyle: { fontSize: 14 } },
+      grid: { left: 70, right: 90, top: 50, bottom: 60 },
+      tooltip: { confine: true, formatter: function (t) { return lines([g.pairs[t.dataIndex].label, g.pairs[t.dataIndex].text, Number(t.value).toPrecision(4) + " %"]); } },
+      xAxis: { type: "category", data: g.pairs.map(function (p) { return p.label; }), name: "pair and order (A is the baseline)", nameLocation: "middle", nameGap: 34 },
+      yAxis: { type: "value", scale: true, min: function (v) { return Math.floor(Math.min(v.min, g.effect, 0)) - 1; }, max: function (v) { return Math.ceil(Math.max(v.max, 0)) + 1; } },
+      series: [{
+        type: "scatter", symbolSize: 11, itemStyle: { color: "#343a40" }, data: g.pairs.map(function (p) { return p.change; }),
+        markLine: { silent: true, symbol: "none", data: marks }, markArea: { silent: true, itemStyle: { color: "rgba(76,110,245,0.15)" }, data: band }
+      }]
+    });
+  }
+
+  ({ timeline: timeline, lengths: lengths, points: points, pairs: pairs })[DATA.kind](DATA);
 })();

@@ -12,7 +12,7 @@ _servebench() {
   if [[ $prev == --* ]]; then prev=${prev//_/-}; fi
   if [[ $cur == --* ]]; then cur=${cur//_/-}; fi
   if ((COMP_CWORD == 1)); then
-    words='serve sweep sim selftest manifest config hdr env completion help version --help --version'
+    words='serve sweep gate sim selftest manifest compare baseline config hdr env completion help version --help --version'
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
@@ -43,7 +43,7 @@ _servebench() {
       *) files=-f ;;
       esac ;;
     completion:completion) words='bash zsh fish' ;;
-    help:help) words='serve sweep sim selftest manifest config hdr env completion' ;;
+    help:help) words='serve sweep gate sim selftest manifest compare baseline config hdr env completion' ;;
     esac
   fi
   if [[ -n $files ]]; then

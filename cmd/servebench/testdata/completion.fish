@@ -1,6 +1,6 @@
 # servebench completion for fish: servebench completion fish | source
 complete -c servebench -f
-complete -c servebench -n __fish_use_subcommand -a 'serve sweep sim selftest manifest config hdr env completion help version'
+complete -c servebench -n __fish_use_subcommand -a 'serve sweep gate sim selftest manifest compare baseline config hdr env completion help version'
 complete -c servebench -n '__fish_seen_subcommand_from serve' -l backend -x -a 'a b' -d 'it\'s [this]: one'
 complete -c servebench -n '__fish_seen_subcommand_from serve' -l insecure -d 'back\\slash'
 complete -c servebench -n '__fish_seen_subcommand_from serve' -l self-timed -d 'both'
@@ -34,7 +34,7 @@ complete -c servebench -n '__fish_seen_subcommand_from hdr' -F
 complete -c servebench -n '__fish_seen_subcommand_from hdr' -l json -d 'print JSON'
 complete -c servebench -n '__fish_seen_subcommand_from hdr' -l out -r -F -d 'write the merged log here'
 complete -c servebench -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sweep sim selftest manifest config hdr env completion'
+complete -c servebench -n '__fish_seen_subcommand_from help' -a 'serve sweep gate sim selftest manifest compare baseline config hdr env completion'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and not __fish_seen_subcommand_from check print' -a check -d 'it\'s one'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -l all -d 'a switch'
 complete -c servebench -n '__fish_seen_subcommand_from manifest; and __fish_seen_subcommand_from check' -l name -x -d 'a name'

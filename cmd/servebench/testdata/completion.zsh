@@ -4,7 +4,7 @@
 _servebench() {
   local context state line
   typeset -A opt_args
-  _arguments -C '1:command:(serve sweep sim selftest manifest config hdr env completion help version)' '*::argument:->rest'
+  _arguments -C '1:command:(serve sweep gate sim selftest manifest compare baseline config hdr env completion help version)' '*::argument:->rest'
   [[ $state == rest ]] || return
   case $line[1] in
   serve)
@@ -71,7 +71,7 @@ _servebench() {
     esac ;;
   hdr) _arguments '--json[print JSON]' '--out[write the merged log here]:file:_files' '*:file:_files' '--help[list the flags]' ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
-  help) _arguments '1:command:(serve sweep sim selftest manifest config hdr env completion)' ;;
+  help) _arguments '1:command:(serve sweep gate sim selftest manifest compare baseline config hdr env completion)' ;;
   esac
 }
 if [[ $funcstack[1] == _servebench ]]; then
