@@ -13,8 +13,8 @@ func TestWithoutLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := WithoutLibrary(page.Bytes())
-	if n := page.Len() - len(got); n < len(echarts)-strings.Count(echarts, "\n") {
-		t.Errorf("%d bytes are gone, want the library's %d", n, len(echarts))
+	if n := page.Len() - len(got); n < len(echarts())-strings.Count(echarts(), "\n") {
+		t.Errorf("%d bytes are gone, want the library's %d", n, len(echarts()))
 	}
 	if !bytes.Contains(got, []byte("canary of a title")) || bytes.Count(got, []byte("\n")) != bytes.Count(page.Bytes(), []byte("\n")) {
 		t.Errorf("%d lines of %d, the title among them: %v", bytes.Count(got, []byte("\n")), bytes.Count(page.Bytes(), []byte("\n")), bytes.Contains(got, []byte("canary of a title")))

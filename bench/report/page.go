@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"compress/gzip"
 	_ "embed"
 	"encoding/json"
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 )
 
 // Page is what stands above the charts of an HTML page.
@@ -19,13 +21,13 @@ type Page struct {
 	Notes []string
 }
 
-// The pages carry all they need: they open offline, years later. assets/echarts.min.js
-// is Apache ECharts 6.1.0 as npm has it (Apache-2.0, licence and notice beside it).
+// The pages carry all they need: they open offline, years later. assets/echarts.min.js.gz
+// is Apache ECharts 6.1.0 as npm has it, packed by gzip -9n (Apache-2.0, licence and notice beside it).
 // github.com/go-echarts would write the same options in Go types, but it has neither
 // the script nor the series that a timeline needs without JavaScript in Go strings.
 var (
-	//go:embed assets/echarts.min.js
-	echarts string
+	//go:embed assets/echarts.min.js.gz
+	echartsPacked []byte
 	//go:embed assets/page.js
 	pageScript string
 	//go:embed assets/page.css
@@ -35,6 +37,19 @@ var (
 
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
+
+// echarts is the chart library, unpacked once: packed it is a third.
+var echarts = sync.OnceValue(func() string {
+	r, err := gzip.NewReader(bytes.NewReader(echartsPacked))
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+})
 
 // table is a table of figures below the charts: a row is a name and its cells.
 type table struct {
@@ -54,7 +69,7 @@ func (p Page) write(w io.Writer, charts []string, figures table, data any) error
 	var out bytes.Buffer
 	err = pageTemplate.Execute(&out, map[string]any{
 		"Page": p, "Charts": charts, "Table": figures,
-		"Style": template.CSS(pageStyle), "ECharts": template.JS(echarts), "Script": template.JS(pageScript),
+		"Style": template.CSS(pageStyle), "ECharts": template.JS(echarts()), "Script": template.JS(pageScript),
 		"Data": template.JS(raw),
 	})
 	if err != nil {
@@ -67,6 +82,6 @@ func (p Page) write(w io.Writer, charts []string, figures table, data any) error
 // WithoutLibrary is a file without the chart library that pages embed, which is the
 // same everywhere and says nothing of a run; the other lines keep their numbers.
 func WithoutLibrary(page []byte) []byte {
-	lines := strings.Repeat("\n", strings.Count(echarts, "\n"))
-	return bytes.ReplaceAll(page, []byte(echarts), []byte(lines))
+	lines := strings.Repeat("\n", strings.Count(echarts(), "\n"))
+	return bytes.ReplaceAll(page, []byte(echarts()), []byte(lines))
 }
