@@ -234,6 +234,7 @@ type conn struct {
 	took     time.Duration // dial and TLS
 	before   bool          // opened before it was needed
 	held     bool          // a line feed was read and not yet handed on
+	direct   direct        // reads streams past the transport
 	closed   func()        // tells the client, once
 }
 
@@ -251,7 +252,11 @@ func (k *conn) Read(p []byte) (int, error) {
 		p[0], k.held = '\n', false
 		return 1, nil
 	}
-	n, err := k.Conn.Read(p)
+	n, err := k.direct.give(p), error(nil)
+	if n == 0 {
+		n, err = k.Conn.Read(p)
+		n = k.direct.split(p[:n])
+	}
 	if n > 3 && p[n-1] == '\n' && p[n-2] == '\r' && kinds[p[n-3]]&hex != 0 {
 		k.held = true
 		return n - 1, nil // an error comes again
@@ -321,7 +326,12 @@ func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn
 	if err != nil {
 		return nil, err
 	}
-	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
+	var rx *rxtime.Conn
+	if c.cfg.Dial == nil && tlsHost == "" && !c.cfg.NoKernelStamps {
+		rx = rxtime.Adopt(raw)
+	} else {
+		rx = rxtime.New(raw, !c.cfg.NoKernelStamps)
+	}
 	k := &conn{Conn: rx, rx: rx, closed: sync.OnceFunc(func() { c.live.Add(-1) })}
 	if tlsHost != "" {
 		t := tls.Client(rx, c.tls(tlsHost))

@@ -145,6 +145,9 @@ func (k *call) gotConn(info httptrace.GotConnInfo) {
 		k.rec.Connect = k.conn.took
 	}
 	k.discarded = k.conn.rx.Discarded()
+	if k.conn.rx.Streams() {
+		k.conn.direct.begin()
+	}
 	if info.Reused && !k.conn.rx.Alive() {
 		// The server has closed it, and the transport did not see that yet.
 		// Closed here too, nothing gets written, and the transport takes
