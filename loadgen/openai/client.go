@@ -253,7 +253,9 @@ func (k *conn) Read(p []byte) (int, error) {
 		return 1, nil
 	}
 	n, err := k.direct.give(p), error(nil)
-	if n == 0 {
+	if n > 0 {
+		k.direct.after += n
+	} else {
 		n, err = k.Conn.Read(p)
 		n = k.direct.split(p[:n])
 	}

@@ -49,7 +49,6 @@ func (d *direct) split(p []byte) int {
 func (d *direct) give(p []byte) int {
 	n := copy(p, d.rest)
 	d.rest = d.rest[n:]
-	d.after += n
 	return n
 }
 
@@ -58,11 +57,11 @@ func (d *direct) give(p []byte) int {
 // came after another one (100 Continue), a connection that cannot stream.
 func (k *call) directBody(res *http.Response) *directBody {
 	c := k.conn
-	if c == nil || !c.rx.Streams() || c.Conn != c.rx {
-		return nil
+	if c == nil || !c.rx.Streams() || c.Conn != c.rx || !slices.Equal(res.TransferEncoding, []string{"chunked"}) {
+		return nil // of an empty body the transport may be past the end
 	}
 	d := &c.direct
-	if d.inHead.Load() || d.after != 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}) {
+	if d.inHead.Load() || d.after != 0 {
 		return nil
 	}
 	d.chunks = chunks{}
@@ -142,6 +141,7 @@ type chunks struct {
 	held int           // bytes are there
 	left int           // bytes of the chunk's data that are to come
 	tail int           // bytes of the line end behind it that are to come
+	bad  bool          // those that came are no line end
 }
 
 // maxSize is the longest head of a chunk understood here, without its line feed:
@@ -170,11 +170,11 @@ func (c *chunks) strip(p []byte) (data, rest []byte, over bool, err error) {
 				c.tail = 2
 			}
 		case c.tail > 0:
-			if p[i] != "\n\r"[c.tail-1] {
+			c.bad = c.bad || p[i] != "\n\r"[c.tail-1]
+			i++
+			if c.tail--; c.tail == 0 && c.bad {
 				return p[from:to], nil, false, errChunk
 			}
-			c.tail--
-			i++
 		case p[i] == '\n':
 			if c.left = c.size(); c.left <= 0 {
 				return p[from:to], p[i:], true, nil

@@ -218,7 +218,9 @@ func (s *sock) stream(c *Conn, sink func([]byte) bool) error {
 	}
 	s.conn, s.sink = c, sink
 	// What came before now has been signalled to in and not to the stream.
-	s.pump(make([]byte, firstPump), gone)
+	buf := firstPumps.Get().(*[firstPump]byte)
+	s.pump(buf[:], gone)
+	firstPumps.Put(buf)
 	s.mu.Unlock()
 	o := <-s.end
 	if o.panicked != nil {
@@ -227,8 +229,11 @@ func (s *sock) stream(c *Conn, sink func([]byte) bool) error {
 	return o.err
 }
 
-// firstPump is the size of a stream's first reads, in bytes.
+// firstPump is the size of a stream's first reads, in bytes; their buffers are used
+// again.
 const firstPump = 4 << 10
+
+var firstPumps = sync.Pool{New: func() any { return new([firstPump]byte) }}
 
 // finish ends the stream; mu is held.
 func (s *sock) finish(o streamOutcome) {
