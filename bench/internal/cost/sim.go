@@ -143,13 +143,15 @@ func (w *stampedWriter) Write(p []byte) (int, error) {
 func (w *stampedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // serveSim is the role sim: it serves until standard input or ctx ends.
-func serveSim(ctx context.Context, stdout io.Writer) error {
+func serveSim(ctx context.Context, stdout io.Writer, ttft, itl time.Duration) error {
+	cfg := simConfig
+	cfg.TTFT, cfg.ITL = ttft, itl
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	srv := &http.Server{
-		Handler: newTap(sim.New(simConfig)), ErrorLog: log.New(io.Discard, "", 0),
+		Handler: newTap(sim.New(cfg)), ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	ctx, cancel := context.WithCancel(ctx)
