@@ -122,7 +122,7 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var all sync.WaitGroup
-			for range 20 { // at once, to share the loops
+			for range 8 { // at once, to share the loops
 				all.Go(func() {
 					conn, peer := adopted(t)
 					var want, got bytes.Buffer

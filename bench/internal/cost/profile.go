@@ -27,13 +27,14 @@ type group struct {
 }
 
 // watching is the group that has a bar of its own.
-const watching = "health, telemetry, statistics, histograms"
+const watching = "health, telemetry, histograms"
 
 // groups go from what is particular to what is below everything. A frame is a
 // function's full name.
 var groups = []group{
 	{"garbage collection", []string{"runtime.gcBgMarkWorker", "runtime.gcAssistAlloc", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart"}},
-	{watching, []string{"bench.(*health)", "bench.(*gpuWatch)", "bench.readRuntime", "bench/manifest/probe.", "servebench/metrics."}},
+	{watching, []string{"bench.(*health)", "bench.(*gpuWatch)", "bench.readRuntime", "manifest/probe.", "hdrhistogram.", "metrics.WriteHDR"}},
+	{"statistics at the end", []string{"servebench/metrics."}},
 	{"read: recvmsg", []string{"rxtime.(*sys).tryRecv>Syscall6"}},
 	{"read: epoll_wait", []string{"unix.EpollWait", "unix.EpollCtl"}},
 	{"stamp: clock readings", []string{"rxtime.(*sys).tryRecv", "rxtime.(*Conn).stamp", "openai.(*call).stamp"}},
