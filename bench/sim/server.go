@@ -36,6 +36,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		// No timeouts: a load generator opens connections long before it uses them and keeps them idle between runs, and
 		// an answer takes as long as the config says. Requests do not inherit ctx, whose end must not cut them.
 		ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if sender := NewSender(c); sender != nil {
+				return WithSender(ctx, sender)
+			}
+			return ctx
+		},
 		// StateNew is reported by the accepting goroutine, so no Add can follow the end of srv.Serve.
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
