@@ -396,8 +396,12 @@ func (l *loop) run() {
 	buf := make([]byte, 64<<10)
 	events := make([]unix.EpollEvent, 256)
 	batch := make([]*sock, len(events))
-	for {
-		n, err := unix.EpollWait(l.epoll, events, -1)
+	for woke := false; ; {
+		wait := -1
+		if woke {
+			wait = 0
+		}
+		n, err := unix.EpollWait(l.epoll, events, wait)
 		if err != nil && err != unix.EINTR {
 			panic("rxtime: epoll_wait: " + err.Error()) // a descriptor of ours is broken
 		}
@@ -412,14 +416,15 @@ func (l *loop) run() {
 			batch[i] = l.socks[fd]
 		}
 		l.mu.Unlock()
-		woke := false
+		if woke && n == 0 {
+			// All is read. Blocked in the kernel, this thread would keep those waiting that it woke.
+			woke = false
+			runtime.Gosched()
+		}
 		for i := range max(n, 0) {
 			if s := batch[i]; s != nil {
 				woke = s.event(buf, events[i].Events) || woke
 			}
-		}
-		if woke {
-			runtime.Gosched() // blocked in the kernel, this thread would keep them waiting
 		}
 	}
 }
