@@ -47,11 +47,20 @@ func (s *Server) serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	}
 	var open sync.WaitGroup
 	srv := &http.Server{
-		Handler:     s,
-		ConnContext: withArrival,
+		Handler: s,
 		// No timeouts: a load generator opens connections long before it uses them and keeps them idle between runs, and
 		// an answer takes as long as the config says. Requests do not inherit ctx, whose end must not cut them.
 		ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			ctx = withArrival(ctx, c)
+			if a, ok := c.(*arrivalConn); ok {
+				c = a.Conn // what is written goes past the one that looks at reads
+			}
+			if sender := NewSender(c); sender != nil {
+				return WithSender(ctx, sender)
+			}
+			return ctx
+		},
 		// StateNew is reported by the accepting goroutine, so no Add can follow the end of srv.Serve.
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {

@@ -183,7 +183,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Server is a simulated vLLM server: an http.Handler, safe for concurrent use. Make one with New; it holds no goroutines
-// of its own (an engine has a timer while there are requests) and needs no closing.
+// of its own (while there are requests, an engine has a timer and streams have some goroutines together) and needs no closing.
 type Server struct {
 	cfg     Config
 	keys    [][32]byte // sha256 of "Bearer KEY": compared in constant time whatever the lengths
@@ -191,6 +191,8 @@ type Server struct {
 	created int64 // Unix seconds
 	slots   gate
 	engine  *engine // nil: the times follow from Config's formula
+
+	conductors conductors
 
 	requests     atomic.Uint64 // accepted requests so far: the next request's number
 	promptTokens atomic.Uint64 // of requests whose first token is out

@@ -31,7 +31,11 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, of api) {
 		// Headers go first and do not wait for a slot.
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 		w.WriteHeader(http.StatusOK)
-		if a.flush() != nil || a.reply != nil && a.begin() != nil {
+		if a.flush() != nil {
+			return
+		}
+		a.sender = sender(r)
+		if a.reply != nil && a.begin() != nil {
 			return
 		}
 	}
@@ -72,6 +76,11 @@ type answer struct {
 	arrived int64 // CLOCK_MONOTONIC, with Config.Truth; 0 once it is told
 
 	buf []byte // the event being written; reused
+
+	sender    Sender // past net/http; nil where there is none
+	wire      []byte // the event as a chunk; reused
+	conducted bool   // in the hands of a conductor, for which there is
+	rest      []byte // what a slow reader left no room for
 }
 
 func (s *Server) newAnswer(w http.ResponseWriter, r *http.Request, g *generation, number uint64) *answer {
@@ -143,10 +152,11 @@ func (a *answer) run(ctx context.Context, received time.Time) error {
 }
 
 // stream writes the events with tokens when they are due. The first is due now.
-func (a *answer) stream(ctx context.Context, p *pace) error {
+func (a *answer) stream(ctx context.Context, p *pace) (err error) {
 	if err := a.opening(); err != nil {
 		return err
 	}
+	slow := false
 	for sent, n := 0, 1; ; {
 		a.s.generated.Add(uint64(n))
 		if err := a.tokens(sent, n); err != nil {
@@ -158,6 +168,15 @@ func (a *answer) stream(ctx context.Context, p *pace) error {
 			return nil
 		}
 		p.advance(n)
+		if a.sender != nil && a.s.cfg.ITL > 0 && !slow {
+			// What a conductor does not finish is a slow reader's.
+			if sent, err = a.conduct(ctx, p, sent); err != nil || sent == a.g.maxTokens {
+				return err
+			}
+			slow = true
+			n = min(a.s.cfg.TokensPerChunk, a.g.maxTokens-sent)
+			p.advance(n)
+		}
 		if err := p.wait(ctx); err != nil {
 			return err
 		}
@@ -340,14 +359,18 @@ func (a *answer) tokenIDs(b []byte, first, n int) []byte {
 
 // send closes the JSON in the buffer and writes it as one event, in one write to the connection.
 func (a *answer) send() error {
+	if a.sender != nil {
+		a.finish()
+		return a.sendDirect()
+	}
 	if err := a.write(); err != nil {
 		return err
 	}
 	return a.flush()
 }
 
-// write does so without making sure that it leaves.
-func (a *answer) write() error {
+// finish closes the JSON in the buffer.
+func (a *answer) finish() {
 	if a.s.cfg.Truth {
 		a.buf = append(a.buf, `,"sent_ns":`...)
 		a.buf = strconv.AppendInt(a.buf, monotonicNow(), 10)
@@ -358,6 +381,11 @@ func (a *answer) write() error {
 		}
 	}
 	a.buf = append(a.buf, "}\n\n"...)
+}
+
+// write writes the event without making sure that it leaves.
+func (a *answer) write() error {
+	a.finish()
 	_, err := a.w.Write(a.buf)
 	return err
 }

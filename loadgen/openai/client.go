@@ -93,6 +93,7 @@ type Client struct {
 	// Siblings have one gate together.
 	gate    chan struct{}
 	passed  *atomic.Int64
+	waiting *atomic.Int64 // dials and writes under way: of each the server's turn
 	ungated *atomic.Bool
 
 	// Events counts token-bearing events as they come, for a live display; those
@@ -115,7 +116,7 @@ func New(cfg Config) (*Client, error) {
 	cfg.TotalTimeout = orDefault(cfg.TotalTimeout, 6*time.Hour)
 	c := &Client{
 		cfg: cfg, secrets: cfg.Secrets(), gate: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		passed: new(atomic.Int64), ungated: new(atomic.Bool), Events: new(atomic.Int64),
+		passed: new(atomic.Int64), waiting: new(atomic.Int64), ungated: new(atomic.Bool), Events: new(atomic.Int64),
 	}
 	api := cmp.Or(cfg.API, apiOf(cfg.Endpoint))
 	c.responses, c.pools = api == Responses, !api.Generates()
@@ -153,7 +154,7 @@ func (c *Client) Sibling(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.gate, s.passed, s.ungated, s.Events = c.gate, c.passed, c.ungated, c.Events
+	s.gate, s.passed, s.waiting, s.ungated, s.Events = c.gate, c.passed, c.waiting, c.ungated, c.Events
 	return s, nil
 }
 
@@ -243,7 +244,16 @@ type conn struct {
 	took     time.Duration // dial and TLS
 	before   bool          // opened before it was needed
 	held     bool          // a line feed was read and not yet handed on
+	direct   direct        // reads streams past the transport
 	closed   func()        // tells the client, once
+	waiting  *atomic.Int64 // the client's
+}
+
+// Write writes and lets the gate know that it may wait for the server.
+func (k *conn) Write(p []byte) (int, error) {
+	k.waiting.Add(1)
+	defer k.waiting.Add(-1)
+	return k.Conn.Write(p)
 }
 
 // Close ends the connection.
@@ -260,7 +270,13 @@ func (k *conn) Read(p []byte) (int, error) {
 		p[0], k.held = '\n', false
 		return 1, nil
 	}
-	n, err := k.Conn.Read(p)
+	n, err := k.direct.give(p), error(nil)
+	if n > 0 {
+		k.direct.after += n
+	} else {
+		n, err = k.Conn.Read(p)
+		n = k.direct.split(p[:n])
+	}
 	if n > 3 && p[n-1] == '\n' && p[n-2] == '\r' && kinds[p[n-3]]&hex != 0 {
 		k.held = true
 		return n - 1, nil // an error comes again
@@ -325,14 +341,21 @@ func (c *Client) open(ctx context.Context, network, addr, tlsHost string) (*conn
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
 	start := time.Now()
 	raw, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	rx := rxtime.New(raw, !c.cfg.NoKernelStamps)
+	var rx *rxtime.Conn
+	if c.cfg.Dial == nil && tlsHost == "" && !c.cfg.NoKernelStamps {
+		rx = rxtime.Adopt(raw)
+	} else {
+		rx = rxtime.New(raw, !c.cfg.NoKernelStamps)
+	}
 	rx.Wall = c.cfg.Wall
-	k := &conn{Conn: rx, rx: rx, closed: sync.OnceFunc(func() { c.live.Add(-1) })}
+	k := &conn{Conn: rx, rx: rx, waiting: c.waiting, closed: sync.OnceFunc(func() { c.live.Add(-1) })}
 	if tlsHost != "" {
 		t := tls.Client(rx, c.tls(tlsHost))
 		if err := t.HandshakeContext(ctx); err != nil {

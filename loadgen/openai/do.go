@@ -146,6 +146,9 @@ func (k *call) gotConn(info httptrace.GotConnInfo) {
 		k.rec.Connect = k.conn.took
 	}
 	k.discarded = k.conn.rx.Discarded()
+	if k.conn.rx.Streams() {
+		k.conn.direct.begin()
+	}
 	if info.Reused && !k.conn.rx.Alive() {
 		// The server has closed it, and the transport did not see that yet.
 		// Closed here too, nothing gets written, and the transport takes
@@ -206,9 +209,14 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// gateWait is how long nothing may pass the gate. Then the server does not read,
-// and the gate stays open for good.
-const gateWait = 50 * time.Millisecond
+// gateWait is how long nothing may pass the gate while somebody waits for the
+// server, and gateMost how long at all. Then the gate stays open for good: either
+// the server does not read, or what holds it up is unknown. That our goroutines did
+// not get to run for so long is what the gate is for.
+const (
+	gateWait = 50 * time.Millisecond
+	gateMost = 10 * gateWait
+)
 
 // ticket is a place in the client's gate. Two goroutines may give it back: the
 // one that wrote the request, and that of the request.
@@ -262,8 +270,7 @@ func (t *ticket) take(ctx context.Context, c *Client) {
 	}
 	late := time.NewTimer(gateWait)
 	defer late.Stop()
-	for {
-		passed := c.passed.Load()
+	for passed, waited := c.passed.Load(), 0*gateWait; ; {
 		select {
 		case t.gate <- struct{}{}:
 			t.held.Store(true)
@@ -271,7 +278,9 @@ func (t *ticket) take(ctx context.Context, c *Client) {
 		case <-ctx.Done():
 			return
 		case <-late.C:
-			if c.passed.Load() == passed {
+			if now := c.passed.Load(); now != passed {
+				passed, waited = now, 0
+			} else if waited += gateWait; c.waiting.Load() > 0 || waited >= gateMost {
 				c.ungated.Store(true)
 				return
 			}

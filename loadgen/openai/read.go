@@ -30,6 +30,10 @@ func (k *call) read(res *http.Response) error {
 	if k.c.pools && isBytes(res) {
 		return k.takeBytes(res)
 	}
+	direct := k.directBody(res)
+	if direct != nil {
+		res.Body = direct
+	}
 	for kind := byte(0); ; {
 		n, err := res.Body.Read(k.buf[:])
 		if n > 0 {
@@ -44,6 +48,9 @@ func (k *call) read(res *http.Response) error {
 			}
 			if fault := k.feed(k.buf[:n]); fault != nil {
 				return fault
+			}
+			if kind != 0 && direct != nil && err == nil && !k.done {
+				err = k.stream(direct)
 			}
 			if k.done {
 				k.drain(res.Body, err)

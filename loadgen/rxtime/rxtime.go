@@ -90,6 +90,30 @@ func New(c net.Conn, kernel bool) *Conn {
 	return conn
 }
 
+// Adopt is New with kernel stamps for a connection that nobody else has: it takes
+// c away from the runtime's poller, so that what comes later can be streamed, and c
+// must not be used again. Such a Conn has no deadlines. Where c is no *net.TCPConn
+// or the system not Linux on amd64 or arm64, it is New.
+func Adopt(c net.Conn) *Conn {
+	if s, ok := adopt(c); ok {
+		return New(s, true)
+	}
+	return New(c, true)
+}
+
+// Streams reports whether Stream can be called: after Adopt, where that could do
+// its work.
+func (c *Conn) Streams() bool { return c.sys.streams() }
+
+// Stream hands what c receives, read by read, to sink until sink returns false,
+// and returns nil then, or the error of a read: io.EOF at the end, one that is
+// net.ErrClosed where c was closed meanwhile. During a call of sink, Last is the
+// stamp of its bytes. Nobody else may read from c until Stream has returned.
+//
+// sink runs on a goroutine that serves many connections: it must not wait, nor
+// close c, nor keep the bytes. A panic in it is Stream's.
+func (c *Conn) Stream(sink func(p []byte) (more bool)) error { return c.sys.stream(c, sink) }
+
 // Read reads as the connection inside does, with the same errors, and stamps a
 // read that returned data. It allocates nothing.
 func (c *Conn) Read(p []byte) (int, error) {

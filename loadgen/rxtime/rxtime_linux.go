@@ -19,8 +19,9 @@ import (
 // time. unix.Recvmsg allocates on every call, so what the system call needs is
 // kept here.
 type sys struct {
-	raw syscall.RawConn // nil if the connection is not TCP
-	on  bool            // the kernel was asked for stamps; set by init only
+	raw  syscall.RawConn // nil if the connection is not TCP
+	sock *sock           // nil where the runtime's poller waits
+	on   bool            // the kernel was asked for stamps; set by init only
 
 	mu   sync.Mutex         // one read at a time; guards all below
 	try  func(uintptr) bool // r.tryRecv: a closure made once
@@ -33,19 +34,22 @@ type sys struct {
 }
 
 func (r *sys) init(c net.Conn, kernel bool) {
-	tcp, ok := c.(*net.TCPConn)
-	if !ok {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return
+		}
+		r.raw = raw
+	case *sock:
+		r.sock, r.raw = c, sockRaw{c}
+	default:
 		return
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return
-	}
-	r.raw = raw
 	if !kernel {
 		return
 	}
-	err = raw.Control(func(fd uintptr) {
+	err := r.raw.Control(func(fd uintptr) {
 		r.on = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) == nil
 	})
 	r.on = r.on && err == nil
@@ -54,6 +58,10 @@ func (r *sys) init(c net.Conn, kernel bool) {
 }
 
 func (r *sys) stamping() bool { return r.on }
+
+func (r *sys) streams() bool { return r.sock != nil && r.on }
+
+func (r *sys) stream(c *Conn, sink func([]byte) bool) error { return r.sock.stream(c, sink) }
 
 // recv is one read of c. RawConn.Read supplies what net's own Read has: the wait
 // in the poller, deadlines, and the error of a connection closed meanwhile.
@@ -66,12 +74,33 @@ func (r *sys) recv(c *Conn, p []byte) (int, error) {
 	r.iov.SetLen(len(p))
 	err := r.raw.Read(r.try)
 	r.iov.Base = nil
-	switch {
-	case err != nil:
+	if err != nil {
 		if op, ok := err.(*net.OpError); ok {
 			op.Op = "read" // was raw-read
 		}
 		return 0, err
+	}
+	return r.result(c)
+}
+
+// recvNow is a read that does not wait: where there is nothing its error is
+// EAGAIN. fd is that of the connection.
+func (r *sys) recvNow(c *Conn, fd uintptr, p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.iov.Base = &p[0]
+	r.iov.SetLen(len(p))
+	ended := r.tryRecv(fd)
+	r.iov.Base = nil
+	if !ended {
+		return 0, unix.EAGAIN
+	}
+	return r.result(c)
+}
+
+// result makes of the latest attempt what Read returns, and stamps it.
+func (r *sys) result(c *Conn) (int, error) {
+	switch {
 	case r.errn != 0:
 		return 0, &net.OpError{
 			Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(),
@@ -92,7 +121,8 @@ func (r *sys) recv(c *Conn, p []byte) (int, error) {
 func (r *sys) tryRecv(fd uintptr) bool {
 	for {
 		r.msg.SetControllen(len(r.oob))
-		n, _, errn := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), 0)
+		// It does not block: the scheduler need not know of it.
+		n, _, errn := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
 		switch errn {
 		case 0:
 			// Before anything else: whatever came earlier would be measured

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -16,15 +17,41 @@ type difference struct {
 	ttft, simTTFT float64 // p50 over the requests, the simulator's from the request's arrival
 	admitted      float64 // as ttft, the simulator's from the end of its reading the request
 	gap           float64 // p99 of the distance between a gap and its truth
+	verdict       string  // serve's own
 }
 
 // differences are those of several runs.
-type differences struct{ itl, simITL, ttft, simTTFT, admitted, gap []float64 }
+type differences struct {
+	itl, simITL, ttft, simTTFT, admitted, gap []float64
+	verdict                                   []string
+}
 
 func (s *differences) add(d difference) {
 	s.itl, s.simITL = append(s.itl, d.itl), append(s.simITL, d.simITL)
 	s.ttft, s.simTTFT = append(s.ttft, d.ttft), append(s.simTTFT, d.simTTFT)
 	s.admitted, s.gap = append(s.admitted, d.admitted), append(s.gap, d.gap)
+	s.verdict = append(s.verdict, d.verdict)
+}
+
+// overButValid is "wrong" if a run whose error was over a bar called itself valid.
+func (s *differences) overButValid(itlBar, ttftBar float64) string {
+	for i, v := range s.verdict {
+		if v == string(metrics.Valid) && (math.Abs(s.itl[i]) > itlBar || ttftBar > 0 && math.Abs(s.ttft[i]) > ttftBar) {
+			return "wrong"
+		}
+	}
+	return ""
+}
+
+// verdictOf finds the verdict in what serve prints; "" where there is none.
+func verdictOf(out []byte) string {
+	for line := range bytes.Lines(out) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Verdict: ")); ok {
+			word, _, _ := bytes.Cut(rest, []byte("."))
+			return string(word)
+		}
+	}
+	return ""
 }
 
 // compare joins what the client recorded with what the simulator did.

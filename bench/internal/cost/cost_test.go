@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,8 @@ func TestTheTableSaysWhatIsOver(t *testing.T) {
 	tab.add("cpu", "cores", "", []float64{1}, atLeast(1.8))
 	tab.add("cpu", "none", "", nil, atMost(1))
 	tab.check("cpu", "same", false)
+	tab.say("cpu", "words", []string{"VALID", "SUSPECT", "VALID"}, "VALID", "wrong")
+	tab.say("cpu", "no words", nil, "", "")
 	tab.missing("size", errors.New("no\ngo"))
 	var b bytes.Buffer
 	tab.write(&b)
@@ -113,9 +117,107 @@ few    2.000 ms              1.000 .. 3.000  3     <= 2    ok       cpu
 many   250 MB                                1     <= 150  over     cpu
 cores  1.000                                 1     >= 1.8  under    cpu
 same   no                                    1     yes     wrong    cpu
+words  SUSPECT, VALID x 2                    3     VALID   wrong    cpu
 size   not measured: no; go                                         size
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestOverButValid(t *testing.T) {
+	for _, tt := range []struct {
+		itl, ttft float64
+		verdict   string
+		want      string
+	}{
+		{0.1, 0.1, "VALID", ""}, {3, 0.1, "SUSPECT", ""}, {3, 0.1, "VALID", "wrong"}, {-3, 0.1, "VALID", "wrong"}, {0.1, 9, "VALID", "wrong"}, {0.1, 9, "INVALID", ""},
+	} {
+		var s differences
+		s.add(difference{itl: tt.itl, ttft: tt.ttft, verdict: tt.verdict})
+		if got := s.overButValid(2, 3); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
+
+func TestVerdictOf(t *testing.T) {
+	if got := verdictOf([]byte("a\nVerdict: SUSPECT. The client was slow: Verdict: x.\nb\n")); got != "SUSPECT" {
+		t.Errorf("got %q", got)
+	}
+	if got := verdictOf([]byte("no verdict\n")); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPaced(t *testing.T) {
+	const msec = time.Millisecond
+	records := []*metrics.Record{
+		{Due: 10 * msec, Slot: 10 * msec, Sent: 11 * msec}, {Due: 0, Slot: 0, Sent: msec}, {Due: 100 * msec, Slot: 150 * msec, Sent: 151 * msec},
+	}
+	// Due over 100 ms, sent over 150: two thirds of the rate. Every lag is 1 ms, as the slot's wait is the server's.
+	off, lag := paced(records)
+	if math.Abs(off-1.0/3) > 1e-12 || math.Abs(lag-1) > 1e-12 {
+		t.Errorf("off %v, lag %v", off, lag)
+	}
+}
+
+func TestSyntheticRecordsAreARun(t *testing.T) {
+	records := syntheticRecords(100, 8)
+	s := metrics.Summarize(records, metrics.Options{OpenLoop: true})
+	if s.Completed != 100 {
+		t.Fatalf("%d completed", s.Completed)
+	}
+	for i, r := range records {
+		if r.Sent < r.Due || r.Arrivals[0] < r.Sent || !slices.IsSorted(r.Arrivals) || r.Done != r.Arrivals[7] {
+			t.Fatalf("record %d: %+v", i, r)
+		}
+	}
+}
+
+func TestSamplesAreSorted(t *testing.T) {
+	const traces = `File: x
+Type: cpu
+Duration: 1s, Total samples = 60ms (6%)
+-----------+-------------------------------------------------------
+      10ms   internal/runtime/syscall/linux.Syscall6
+             golang.org/x/sys/unix.RawSyscall (inline)
+             github.com/servebench/servebench/loadgen/rxtime.(*sys).tryRecv
+             github.com/servebench/servebench/loadgen/rxtime.(*loop).run
+-----------+-------------------------------------------------------
+      20ms   time.now
+             github.com/servebench/servebench/loadgen/rxtime.(*sys).tryRecv
+             github.com/servebench/servebench/loadgen/rxtime.(*loop).run
+-----------+-------------------------------------------------------
+      30ms   github.com/servebench/servebench/loadgen/openai.str
+             github.com/servebench/servebench/loadgen/openai.scan
+             github.com/servebench/servebench/loadgen/openai.(*call).feed
+             github.com/servebench/servebench/loadgen/rxtime.(*loop).run
+-----------+-------------------------------------------------------
+      40ms   runtime.scanobject
+             runtime.gcBgMarkWorker
+-----------+-------------------------------------------------------
+      50ms   runtime.futex
+             runtime.mcall
+-----------+-------------------------------------------------------
+      60ms   somebody.Else
+-----------+-------------------------------------------------------
+`
+	got, err := sortSamples(strings.NewReader(traces))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const msec = time.Millisecond
+	want := map[string]time.Duration{
+		"read: recvmsg": 10 * msec, "stamp: clock readings": 20 * msec, "JSON": 30 * msec, "garbage collection": 40 * msec,
+		"scheduler, timers, wake-ups": 50 * msec, "other": 60 * msec,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	for _, bad := range []string{"", "-----+---\n  x  y\n"} {
+		if _, err := sortSamples(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
 	}
 }

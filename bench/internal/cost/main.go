@@ -25,6 +25,14 @@
 //     the client's, and the simulator's waiting for a core as the simulator's. A
 //     row beside it begins at the simulator's admission (it had read the body) and
 //     has both in it. The connections are open before the clock starts.
+//   - the run's own verdict: what serve said of each run, in a row beside its error.
+//     It may not be VALID where the error is over its bar.
+//   - lag and achieved rate of an open loop: from the records' due and sent times.
+//   - a million records: synthetic ones through metrics.Summarize and
+//     metrics.Analyze in a process of its own (-role million).
+//   - where a microsecond goes: a CPU profile of bench.Run and of the writing of the
+//     histograms (-role profile), its samples sorted by their stacks. So the share of
+//     health, telemetry and histograms is measured in the run that has them.
 //   - first request: from just before the client's exec to the first POST for
 //     tokens in the simulator.
 //
@@ -38,6 +46,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -66,6 +75,9 @@ type options struct {
 	url     string
 	streams int
 	tokens  int
+	ttft    time.Duration
+	itl     time.Duration
+	file    string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -81,6 +93,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.url, "url", "", "internal: with -role")
 	flags.IntVar(&o.streams, "streams", 0, "internal: with -role")
 	flags.IntVar(&o.tokens, "tokens", 0, "internal: with -role")
+	flags.DurationVar(&o.ttft, "ttft", simConfig.TTFT, "internal: with -role")
+	flags.DurationVar(&o.itl, "itl", simConfig.ITL, "internal: with -role")
+	flags.StringVar(&o.file, "file", "", "internal: with -role")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -92,11 +107,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case "":
 		return o.measure(ctx, stdout, stderr)
 	case "sim":
-		err = serveSim(ctx, stdout)
+		err = serveSim(ctx, stdout, o.ttft, o.itl)
 	case "bare":
 		err = readBare(ctx, o.url, o.streams, o.tokens)
 	case "allocs":
 		err = countAllocations(ctx, stdout, o.url, o.streams, o.tokens)
+	case "million":
+		err = processRecords(stdout, o.streams, o.tokens)
+	case "profile":
+		err = profileRun(ctx, o.file, o.url, o.streams, o.tokens)
 	default:
 		err = fmt.Errorf("unknown role %q", o.role)
 	}
@@ -114,12 +133,17 @@ type part struct {
 	measure func(*lab, context.Context) error
 }
 
-// parts in the table's order. The budgets sum to less than 8 minutes.
+// parts in the table's order.
 var parts = []part{
 	{"cpu", 80 * time.Second, (*lab).cpu},
+	{"profile", 60 * time.Second, (*lab).profile},
 	{"allocs", 30 * time.Second, (*lab).allocations},
 	{"itl200", 60 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 200, 0.02, 0) }},
 	{"itl500", 70 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 500, 0.05, 1.5) }},
+	{"itl1000", 90 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 1000, 2, 3) }},
+	{"open10000", 30 * time.Second, (*lab).open},
+	{"rate2000", 40 * time.Second, (*lab).rate},
+	{"million", 40 * time.Second, (*lab).million},
 	{"prompts", 90 * time.Second, (*lab).prompts},
 	{"start", 20 * time.Second, (*lab).startUp},
 	{"memory", 50 * time.Second, (*lab).memory},
@@ -154,6 +178,11 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) int {
 	}
 	before := readLoad()
 	failed := false
+	var budget time.Duration
+	for _, p := range chosen {
+		budget += p.budget
+	}
+	fmt.Fprintf(stderr, "cost: this takes about %.0f minutes\n", math.Ceil(budget.Minutes()))
 	for _, p := range chosen {
 		if ctx.Err() != nil {
 			break
@@ -173,6 +202,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) int {
 	fmt.Fprintf(stdout, "\nservebench's own cost: %s\n", l.version)
 	fmt.Fprintf(stdout, "machine: %s\n\n", before.until(readLoad()))
 	l.table.write(stdout)
+	stdout.Write(l.appendix.Bytes())
 	fmt.Fprintf(stdout, "\nEach part again: go run ./bench/internal/cost -binary %s -only PART. What it runs:\n", o.binary)
 	l.table.writeCommands(stdout)
 	if failed {

@@ -27,11 +27,14 @@ type lab struct {
 	dir     string // for result files; removed at the end
 	log     io.Writer
 	table   table
+	// appendix is printed below the table.
+	appendix bytes.Buffer
 
 	part     string    // being measured
 	deadline time.Time // of its last start
 
-	sim *simProcess // nil until needed
+	sim  *simProcess // nil until needed
+	pace [2]time.Duration
 }
 
 func openLab(ctx context.Context, o *options, log io.Writer) (*lab, error) {
@@ -113,12 +116,26 @@ func (l *lab) start(ctx context.Context, env []string, name string, args ...stri
 	}
 	u.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		u.peak = int64(r.Maxrss)
-		if runtime.GOOS != "darwin" { // which counts bytes, others KiB
-			u.peak *= 1024
-		}
+		u.peak = peakOf(r)
 	}
 	return u, nil
+}
+
+// peakOf is the most memory that was resident, in bytes.
+func peakOf(r *syscall.Rusage) int64 {
+	if runtime.GOOS == "darwin" { // which counts bytes, others KiB
+		return int64(r.Maxrss)
+	}
+	return int64(r.Maxrss) * 1024
+}
+
+// peakMemory is that of this process up to now.
+func peakMemory() int64 {
+	var r syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	return peakOf(&r)
 }
 
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
@@ -142,11 +159,19 @@ type simProcess struct {
 }
 
 // server returns the running simulator, started if need be.
-func (l *lab) server() (*simProcess, error) {
-	if l.sim != nil {
+func (l *lab) server() (*simProcess, error) { return l.serverOf(simConfig.TTFT, simConfig.ITL) }
+
+// serverOf is server with a pace of its own. One of another pace is ended first.
+func (l *lab) serverOf(ttft, itl time.Duration) (*simProcess, error) {
+	pace := [2]time.Duration{ttft, itl}
+	if l.sim != nil && l.pace == pace {
 		return l.sim, nil
 	}
-	cmd := exec.Command(l.self, "-role", "sim")
+	if l.sim != nil {
+		l.sim.stop()
+		l.sim = nil
+	}
+	cmd := exec.Command(l.self, "-role", "sim", "-ttft", ttft.String(), "-itl", itl.String())
 	cmd.Stderr = l.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -166,7 +191,7 @@ func (l *lab) server() (*simProcess, error) {
 		s.stop()
 		return nil, fmt.Errorf("the simulator did not start: %q, %v", line, err)
 	}
-	l.sim = s
+	l.sim, l.pace = s, pace
 	return s, nil
 }
 

@@ -65,6 +65,17 @@ func (t *tap) arrived(ctx context.Context) int64 {
 	return t.at(s.Read.Add(-s.Delay))
 }
 
+// senderKey is that of its sender of events, which each request wraps.
+type senderKey struct{}
+
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	ctx = context.WithValue(ctx, connKey{}, c)
+	if sender := sim.NewSender(c.(*rxtime.Conn).Conn); sender != nil {
+		ctx = context.WithValue(ctx, senderKey{}, sender)
+	}
+	return ctx
+}
+
 // stampedListener makes connections that know when the kernel received.
 type stampedListener struct{ net.Listener }
 
@@ -91,6 +102,9 @@ func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.open++
 	t.mu.Unlock()
 	r.Body = &stampedBody{r.Body, t, &s}
+	if sender, ok := r.Context().Value(senderKey{}).(sim.Sender); ok {
+		r = r.WithContext(sim.WithSender(r.Context(), &stampedSender{sender, t, &s}))
+	}
 	t.next.ServeHTTP(&stampedWriter{w, t, &s}, r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,18 +153,37 @@ func (w *stampedWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
+// stampedSender does for events past net/http what stampedWriter does for the others.
+type stampedSender struct {
+	sim.Sender
+	t *tap
+	s *stamps
+}
+
+func (w *stampedSender) Write(p []byte) (int, error) {
+	w.s.Writes = append(w.s.Writes, w.t.now())
+	return w.Sender.Write(p)
+}
+
+func (w *stampedSender) Try(p []byte) (int, error) {
+	w.s.Writes = append(w.s.Writes, w.t.now())
+	return w.Sender.Try(p)
+}
+
 // Unwrap lets an http.ResponseController flush.
 func (w *stampedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // serveSim is the role sim: it serves until standard input or ctx ends.
-func serveSim(ctx context.Context, stdout io.Writer) error {
+func serveSim(ctx context.Context, stdout io.Writer, ttft, itl time.Duration) error {
+	cfg := simConfig
+	cfg.TTFT, cfg.ITL = ttft, itl
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	srv := &http.Server{
-		Handler: newTap(sim.New(simConfig)), ErrorLog: log.New(io.Discard, "", 0),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		Handler: newTap(sim.New(cfg)), ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: connContext,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

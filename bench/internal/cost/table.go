@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"runtime"
@@ -71,6 +72,30 @@ func (t *table) check(part, what string, ok bool) {
 		answer, verdict = "no", "wrong"
 	}
 	t.rows = append(t.rows, []string{what, answer, "", "1", "yes", verdict, part})
+}
+
+// say makes a row of words, one for each run; wrong, if any, is what is wrong with
+// them.
+func (t *table) say(part, what string, words []string, want, wrong string) {
+	if len(words) == 0 {
+		return
+	}
+	count := map[string]int{}
+	for _, w := range words {
+		count[w]++
+	}
+	var all []string
+	for _, w := range slices.Sorted(maps.Keys(count)) {
+		if n := count[w]; n > 1 {
+			w += " x " + strconv.Itoa(n)
+		}
+		all = append(all, w)
+	}
+	verdict := wrong
+	if want != "" && wrong == "" {
+		verdict = "ok"
+	}
+	t.rows = append(t.rows, []string{what, strings.Join(all, ", "), "", strconv.Itoa(len(words)), want, verdict, part})
 }
 
 // missing makes a row of what could not be measured.
