@@ -743,6 +743,9 @@ func (d *document) extensions() map[string]any {
 	}
 	r.setWatched(ext)
 	r.setSure(ext)
+	if o := r.serverTiming(basePercentiles); o != nil {
+		ext["servebench.server_timing"] = o
+	}
 	for _, m := range r.OwnMetrics() {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}

@@ -59,6 +59,7 @@ type answer struct {
 	number  uint64
 	word    int    // of the first token
 	reply   *reply // of a response; nil elsewhere
+	took    took
 
 	// Parts of every event, made once.
 	head  []byte // up to the choices' opening bracket
@@ -121,6 +122,8 @@ func (a *answer) run(ctx context.Context, received time.Time) error {
 	}
 	a.s.queried.Add(uint64(a.g.promptTokens))
 	p := a.s.cfg.pace(admitted, a.number, a.g.promptTokens)
+	a.took = took{queue: admitted.Sub(received), first: p.due}
+	defer func() { a.took.rest = p.due - a.took.first }()
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
@@ -248,7 +251,7 @@ func (a *answer) usage() {
 	b := append(a.buf[:0], a.head...)
 	b = append(b, ']')
 	b = append(a.counts(b, a.g.maxTokens), '}')
-	a.buf = append(b, fingerprint...)
+	a.buf = a.metrics(append(b, fingerprint...), false)
 }
 
 // counts appends a usage object up to its closing brace.
@@ -342,5 +345,9 @@ func (a *answer) whole() []byte {
 		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
 		b = append(a.promptIDs(b), `,"prompt_text":null`...)
 	}
-	return append(b, `,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
+	b = append(b, `,"kv_transfer_params":null,"ec_transfer_params":null`...)
+	if !a.s.cfg.PerRequestMetrics {
+		return append(b, `,"metrics":null}`...)
+	}
+	return append(a.metrics(b, true), '}')
 }

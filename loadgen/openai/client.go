@@ -51,6 +51,8 @@ type Config struct {
 	NoKernelStamps bool `json:"no_kernel_stamps,omitempty"` // arrivals are read times
 	// Text says when a record gets the text that was generated.
 	Text Text `json:"text,omitempty"`
+	// ServerTiming keeps what the target tells of its own timing of each request.
+	ServerTiming bool `json:"server_timing,omitempty"`
 
 	// Dial replaces the network: an in-memory server in a test, a Unix socket.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`
