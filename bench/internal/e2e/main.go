@@ -189,7 +189,7 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 		{"pooling", "qwen3", []string{"--runner", "pooling", "--convert", "embed"}, nil, map[string]func(context.Context, *server) error{
 			"pooling": s.pooling,
 		}},
-		{"timing", "qwen3", []string{"--enable-per-request-metrics", "--middleware", "timing_tap.Tap"}, s.timingEnv(), map[string]func(context.Context, *server) error{
+		{"timing", "qwen3", []string{"--enable-per-request-metrics", "--middleware", "timing_tap.Tap", "--no-enable-prefix-caching"}, s.timingEnv(), map[string]func(context.Context, *server) error{
 			"timing": s.timing,
 		}},
 	} {
