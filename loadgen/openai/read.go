@@ -183,7 +183,7 @@ func (k *call) event(at, delay time.Duration) error {
 	if ev.usage.seen {
 		k.takeUsage(ev)
 	}
-	if k.c.cfg.ServerTiming && (ev.usage.seen || ev.finish || !ev.choices) {
+	if k.c.cfg.ServerTiming && (ev.finish || !ev.choices) {
 		k.takeTiming(data)
 	}
 	if ev.choices {

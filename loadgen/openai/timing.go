@@ -56,7 +56,7 @@ func vllmTiming(told gjson.Result) (*metrics.ServerTiming, int) {
 		return nil, 1
 	}
 	var t metrics.ServerTiming
-	any, bad := false, 0
+	some, bad := false, 0
 	told.ForEach(func(key, v gjson.Result) bool {
 		var into **time.Duration
 		switch key.Str {
@@ -78,14 +78,14 @@ func vllmTiming(told gjson.Result) (*metrics.ServerTiming, int) {
 			bad++
 		case into == nil:
 			rate := v.Num // not its address, which would keep the payload
-			t.Rate, any = &rate, true
+			t.Rate, some = &rate, true
 		default:
 			d := time.Duration(ns)
-			*into, any = &d, true
+			*into, some = &d, true
 		}
 		return true
 	})
-	if !any {
+	if !some {
 		return nil, bad
 	}
 	return &t, bad
