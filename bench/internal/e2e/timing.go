@@ -54,6 +54,7 @@ type seenTiming struct {
 	Queue, First, Generation    float64 // the engine's: in its queue, to the first token, to the last
 	EngineITL                   float64
 	HTTPFirst, HTTPLast, HTTPIT float64 // the HTTP layer's, from its having the headers
+	Before                      float64 // requests that were there without a first token when it came
 }
 
 // Engine is the engine's time to the first token.
@@ -175,6 +176,11 @@ func (s *suite) timed(ctx context.Context, srv *server, who client, streams, pro
 			Queue: tap.Metrics.Queue, First: tap.Metrics.TTFT, Generation: tap.Metrics.Generation, EngineITL: tap.Metrics.ITL,
 			HTTPFirst: float64(tap.First-tap.Entered) / 1e6, HTTPLast: float64(tap.Last-tap.Entered) / 1e6,
 			HTTPIT: float64(tap.Last-tap.First) / 1e6 / n,
+		}
+		for _, other := range taps {
+			if other.Entered < tap.Entered && tap.Entered < other.First {
+				seen[i].Before++
+			}
 		}
 	}
 	return seen, nil
@@ -298,7 +304,11 @@ func (p *timingPage) add(streams, prompts int, runs map[client][][]seenTiming) {
 					values = append(values, m.of(one))
 				}
 				slices.Sort(values)
-				each = append(each, quantile(values, m.q))
+				if m.q == mean {
+					each = append(each, meanOf(values))
+				} else {
+					each = append(each, quantile(values, m.q))
+				}
 			}
 			*into = cell(each, 3)
 		}
@@ -313,6 +323,16 @@ func (p *timingPage) add(streams, prompts int, runs map[client][][]seenTiming) {
 	}
 }
 
+// mean stands for a quantile in timingRows.
+const mean = -1
+
+func meanOf(v []float64) (sum float64) {
+	for _, x := range v {
+		sum += x / float64(len(v))
+	}
+	return sum
+}
+
 // timingRows are the lines of a table: a quantile over a run's requests.
 var timingRows = []struct {
 	label string
@@ -325,6 +345,7 @@ var timingRows = []struct {
 	{"**TTFT beyond the engine's**, p50", .5, seenTiming.Beyond},
 	{"the same, p90", .9, seenTiming.Beyond},
 	{"of it inside the server, in front of the engine and behind it, p50", .5, seenTiming.Front},
+	{"requests before it in the server that had no first token yet, mean", mean, func(t seenTiming) float64 { return t.Before }},
 	{"of it **outside the server's HTTP layer**, p50", .5, seenTiming.Outside},
 	{"the same, p90", .9, seenTiming.Outside},
 	{"mean ITL, the client's, p50", .5, func(t seenTiming) float64 { return t.ITL }},
