@@ -124,11 +124,10 @@ func impossible(who client, run int, seen []seenTiming) (problems []string) {
 // timed is one run of one client: its requests in order, from both sides.
 func (s *suite) timed(ctx context.Context, srv *server, who client, streams, prompts, seed int) ([]seenTiming, error) {
 	name := fmt.Sprintf("timing-%s-%d-%d", who, streams, seed)
-	prefix := name + "-"
 	args := append(s.save(name), "--base-url", srv.url, "--model", modelName, "--tokenizer", s.tokenizer(), "--disable-tqdm",
 		"--random-input-len", strconv.Itoa(timingInput), "--random-output-len", strconv.Itoa(timingOutput), "--num-prompts", strconv.Itoa(prompts),
 		"--max-concurrency", strconv.Itoa(streams), "--temperature", "0", "--seed", strconv.Itoa(seed), "--save-detailed",
-		"--request-id-prefix", prefix, "--ready-check-timeout-sec", "0")
+		"--request-id-prefix", name+"-", "--ready-check-timeout-sec", "0")
 	if who == ours {
 		args = append(args, "--server-timing")
 	}
@@ -139,6 +138,11 @@ func (s *suite) timed(ctx context.Context, srv *server, who client, streams, pro
 	if e.code != 0 {
 		return nil, fmt.Errorf("exit %d: %s", e.code, e.tail())
 	}
+	return s.readTimed(who, name, prompts)
+}
+
+// readTimed reads what a run called name has left.
+func (s *suite) readTimed(who client, name string, prompts int) ([]seenTiming, error) {
 	var r struct {
 		Completed  int
 		TTFTs      []float64
@@ -152,7 +156,7 @@ func (s *suite) timed(ctx context.Context, srv *server, who client, streams, pro
 	if r.Completed != prompts || len(r.TTFTs) != prompts || len(r.ITLs) != prompts || len(r.Latencies) != prompts || len(r.OutputLens) != prompts {
 		return nil, fmt.Errorf("%d of %d requests completed, with %d TTFTs", r.Completed, prompts, len(r.TTFTs))
 	}
-	taps, err := readTaps(s.path("timing.log"), prefix, prompts)
+	taps, err := readTaps(s.path("timing.log"), name+"-", prompts)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ type used struct {
 }
 
 // clientTime bounds one run of a client.
-const clientTime = 2 * time.Minute
+const clientTime = 4 * time.Minute
 
 // start runs a client to its end. When ctx ends it is asked to stop, and killed
 // after 5 seconds.
