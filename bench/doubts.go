@@ -62,6 +62,7 @@ func (r *Result) doubts() (out []string) {
 	add(r.proxied, "A proxy of the environment stands between client and server.")
 	add(s.VLLM.ITL != nil && s.VLLM.ITL.Source != "exact", "Inter-token percentiles come from a histogram of 3 significant digits.")
 	out = append(out, r.counterDoubts()...)
+	out = append(out, r.timingDoubts()...)
 	if p99, ok := s.QueueWait.Percentile(99); ok {
 		add(p99 > 0, "The cap of %d was reached: requests waited for a slot, p99 %.1f ms. TTFT and E2EL do not hold that wait, the values from the due time do.", r.Config.MaxConcurrency, p99)
 	}

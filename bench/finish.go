@@ -19,6 +19,9 @@ func (s *session) finish(ctx context.Context) (*Result, error) {
 	s.countTokens(context.WithoutCancel(ctx))
 	r.Config = s.cfg
 	r.Summary = metrics.Summarize(r.Records, r.options())
+	if r.Config.ServerTiming {
+		r.ServerSide = metrics.CompareServer(r.Records, r.Config.Percentiles)
+	}
 	r.Duration = r.Summary.Last
 	r.Warnings = append(r.Warnings, r.Plan.Warnings...)
 	s.describeHost(ctx)

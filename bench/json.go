@@ -343,6 +343,9 @@ func (r *Result) setOwn(o *object) {
 		own.set(m.Key, distJSON(m.Dist, r.Config.Percentiles))
 	}
 	r.setSureOwn(&own)
+	if o := r.serverTiming(r.Config.Percentiles); o != nil {
+		own.set("server_timing", o)
+	}
 	if p := r.Probes; p != nil {
 		var probes object
 		probes.set("rate", float(r.Config.ProbeRate))

@@ -44,8 +44,10 @@ type Result struct {
 	// Duration is from schedule zero to the end of the last request.
 	Duration time.Duration
 	Summary  *metrics.Summary
-	Records  []metrics.Record
-	Warnings []string
+	// ServerSide is nil unless the servers' own timing was asked for.
+	ServerSide *metrics.ServerSide
+	Records    []metrics.Record
+	Warnings   []string
 
 	Plan *Plan
 	// Engine is what the server told of itself; Environment describes the
@@ -187,7 +189,7 @@ func open(cfg Config) (*session, error) {
 	if !cfg.NoTokenizer && cfg.Target.Text == openai.TextNever {
 		s.cfg.Target.Text = openai.TextUncounted
 	}
-	s.cfg.Target.API = cfg.API()
+	s.cfg.Target.API, s.cfg.Target.ServerTiming = cfg.API(), cfg.ServerTiming
 	var err error
 	if s.fleet, err = openFleet(&s.cfg); err != nil {
 		return nil, err

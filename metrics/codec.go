@@ -34,6 +34,7 @@ type line struct {
 	OutputTokens *int            `json:"output_tokens,omitempty"`
 	CachedTokens int             `json:"cached_tokens,omitempty"`
 	TokenSource  TokenSource     `json:"token_source,omitempty"`
+	ServerTiming *ServerTiming   `json:"server_timing,omitempty"`
 	Status       int             `json:"status,omitempty"`
 	Outcome      Outcome         `json:"outcome"`
 	Error        string          `json:"error,omitempty"`
@@ -43,6 +44,7 @@ type line struct {
 	NotStreamed  bool            `json:"not_streamed,omitempty"`
 	Mismatch     bool            `json:"usage_mismatch,omitempty"`
 	BadUsage     int             `json:"bad_usage,omitempty"`
+	BadTiming    int             `json:"bad_timing,omitempty"`
 	Redialed     int             `json:"redialed,omitempty"`
 	Clamped      int             `json:"clamped,omitempty"`
 	Discarded    int             `json:"discarded,omitempty"`
@@ -63,6 +65,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		NoDone: r.NoDone, NotStreamed: r.NotStreamed, Mismatch: r.UsageMismatch, BadUsage: r.BadUsage,
 		Redialed: r.Redialed, Clamped: r.Clamped, Discarded: r.Discarded, NoStamp: r.NoStamp,
 		Trailing: r.Trailing, Undrained: r.Undrained,
+		ServerTiming: r.ServerTiming, BadTiming: r.BadTiming,
 	}
 	if l.Arrivals == nil {
 		l.Arrivals = []time.Duration{}
@@ -104,6 +107,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 		NoDone: l.NoDone, NotStreamed: l.NotStreamed, UsageMismatch: l.Mismatch, BadUsage: l.BadUsage,
 		Redialed: l.Redialed, Clamped: l.Clamped, Discarded: l.Discarded, NoStamp: l.NoStamp,
 		Trailing: l.Trailing, Undrained: l.Undrained,
+		ServerTiming: l.ServerTiming, BadTiming: l.BadTiming,
 	}
 	if l.Headers != nil {
 		r.Headers = *l.Headers
@@ -151,7 +155,7 @@ func (l *line) check() error {
 	if l.OutputTokens != nil && l.TokenSource == "" {
 		return errors.New("output_tokens without a token_source")
 	}
-	return errors.Join(l.checkCounts(), l.checkOrder())
+	return errors.Join(l.checkCounts(), l.checkOrder(), l.ServerTiming.check())
 }
 
 func (l *line) checkCounts() error {
@@ -172,7 +176,7 @@ func (l *line) checkCounts() error {
 		optional("prompt_tokens", l.PromptTokens), optional("output_tokens", l.OutputTokens), bad("cached_tokens", int64(l.CachedTokens)),
 		bad("reasoning_tokens", int64(l.Reasoning)),
 		bad("bad_usage", int64(l.BadUsage)), bad("redialed", int64(l.Redialed)), bad("clamped", int64(l.Clamped)),
-		bad("discarded", int64(l.Discarded)), bad("no_stamp", int64(l.NoStamp)), bad("trailing_bytes", int64(l.Trailing)),
+		bad("bad_timing", int64(l.BadTiming)), bad("discarded", int64(l.Discarded)), bad("no_stamp", int64(l.NoStamp)), bad("trailing_bytes", int64(l.Trailing)),
 	}
 	for _, k := range l.Tokens {
 		errs = append(errs, bad("a count in tokens", int64(k)))

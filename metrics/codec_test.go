@@ -19,8 +19,11 @@ var full = metrics.Record{
 	PromptTokens: 11, OutputTokens: 3, CachedTokens: 8, TokenSource: metrics.FromUsage,
 	Status: 200, Outcome: metrics.OK, Error: `a "quoted" <é> word`, Reused: true,
 	NoDone: true, NotStreamed: true, UsageMismatch: true, BadUsage: 1, Redialed: 2, Clamped: 3, Discarded: 4, NoStamp: 5,
-	Trailing: 6, Undrained: true, Reasoned: true, Visible: 2, ReasoningTokens: 2,
+	Trailing: 6, Undrained: true, Reasoned: true, Visible: 2, ReasoningTokens: 2, BadTiming: 7,
+	ServerTiming: &metrics.ServerTiming{Queue: new(time.Duration), TTFT: ptr(time.Duration(12)), Generation: ptr(time.Duration(13)), ITL: ptr(time.Duration(6)), Rate: ptr(1.5)},
 }
+
+func ptr[T any](v T) *T { return &v }
 
 func write(t testing.TB, records ...metrics.Record) string {
 	t.Helper()
@@ -85,7 +88,7 @@ func TestLinesOfTheFile(t *testing.T) {
 		r    metrics.Record
 		want string
 	}{
-		{"all fields", full, `{"seq":3,"id":"bench-3","replica":1,"due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"reasoned":true,"first_visible":2,"reasoning_tokens":2,"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
+		{"all fields", full, `{"seq":3,"id":"bench-3","replica":1,"due_ns":10,"slot_ns":20,"sent_ns":30,"headers_ns":40,"first_ns":50,"done_ns":90,"arrivals_ns":[50,60,60],"rx_delay_ns":[1,0,2],"tokens":[0,2,1],"not_bearing":[0],"reasoned":true,"first_visible":2,"reasoning_tokens":2,"prompt_tokens":11,"output_tokens":3,"cached_tokens":8,"token_source":"usage","server_timing":{"queue_ns":0,"ttft_ns":12,"generation_ns":13,"mean_itl_ns":6,"tokens_per_second":1.5},"status":200,"outcome":"ok","error":"a \"quoted\" \u003cé\u003e word","reused":true,"connect_ns":7,"no_done":true,"not_streamed":true,"usage_mismatch":true,"bad_usage":1,"bad_timing":7,"redialed":2,"clamped":3,"discarded":4,"no_stamp":5,"trailing_bytes":6,"undrained":true}`},
 		{"no tokens is not no count", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.OK, TokenSource: metrics.FromUsage, Status: 200}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"headers_ns":0,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"output_tokens":0,"token_source":"usage","status":200,"outcome":"ok","reused":false}`},
 		{"no connection", metrics.Record{Sent: 1, Done: 2, Outcome: metrics.Connect, Error: "refused"}, `{"seq":0,"due_ns":0,"slot_ns":0,"sent_ns":1,"done_ns":2,"arrivals_ns":[],"rx_delay_ns":[],"outcome":"connect","error":"refused","reused":false}`},
 	} {
@@ -165,6 +168,10 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"visible without reasoning", with(`"outcome"`, `"first_visible":1,"outcome"`), "first_visible"},
 		{"visible behind the end", with(`"outcome"`, `"reasoned":true,"first_visible":1,"outcome"`), "first_visible"},
 		{"less than no reasoning", with(`"outcome"`, `"reasoning_tokens":-1,"outcome"`), "reasoning_tokens is -1"},
+		{"a server faster than light", with(`"outcome"`, `"server_timing":{"queue_ns":-1},"outcome"`), "server_timing.queue_ns is -1"},
+		{"a server slower than a run", with(`"outcome"`, `"server_timing":{"ttft_ns":9007199254740992},"outcome"`), "server_timing.ttft_ns is 9007199254740992"},
+		{"a rate below none", with(`"outcome"`, `"server_timing":{"tokens_per_second":-1},"outcome"`), "server_timing.tokens_per_second is -1"},
+		{"a server's fraction", with(`"outcome"`, `"server_timing":{"mean_itl_ns":0.5},"outcome"`), "cannot unmarshal number 0.5"},
 		{"dropped, but sent", with(`"outcome":"ok"`, `"outcome":"dropped"`), "times of a request that was not sent"},
 	} {
 		got, err := read(good + "\n" + good + "\n" + c.line + "\n" + good + "\n")
@@ -257,6 +264,9 @@ func FuzzReadRecords(f *testing.F) {
 			o := metrics.Options{OpenLoop: open, RawGaps: 100, Goodput: map[string]float64{"tpot": 1}}
 			s := metrics.Summarize(records, o)
 			finite(t, s)
+			if told := metrics.CompareServer(records, nil); told.Told+told.Untold != s.Completed {
+				t.Errorf("%d and %d of %d", told.Told, told.Untold, s.Completed)
+			}
 			if s.Completed+s.Failed > len(records) {
 				t.Errorf("%d and %d of %d", s.Completed, s.Failed, len(records))
 			}

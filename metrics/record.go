@@ -81,6 +81,10 @@ type Record struct {
 	// reasoning; 0 where it told none.
 	ReasoningTokens int
 
+	// ServerTiming is what the server told of its own timing; nil where it told
+	// nothing or was not listened to.
+	ServerTiming *ServerTiming
+
 	Status  int     // HTTP status; 0 where no response came
 	Outcome Outcome // "" where the request was never sent
 	Error   string  // what went wrong, for people; at most 512 bytes, printable
@@ -91,6 +95,7 @@ type Record struct {
 	NotStreamed   bool // one JSON body where a stream was asked for (or none was)
 	UsageMismatch bool // the server's count is not what its events carried
 	BadUsage      int  // usage numbers that are not counts, taken as absent
+	BadTiming     int  // figures of the server's timing that are not times, taken as absent
 	Redialed      int  // idle connections found closed with nothing written, replaced
 	Clamped       int  // arrivals moved into [previous arrival, read time]
 	Discarded     int  // kernel stamps that could not be right

@@ -78,6 +78,14 @@ func (e *engine) wait(ctx context.Context, s *sequence, into []int) ([]int, erro
 	return into, nil
 }
 
+// took tells how long a request took that has ended. As in vLLM the engine looks for new requests between two steps, so
+// what one waited for the end of a step is not in its queue's time.
+func (e *engine) took(s *sequence) took {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return took{queue: s.begun - s.queued, first: s.first - s.begun, rest: s.last - s.first}
+}
+
 // cancel takes a request out of the engine; one that has ended is none of its business any more.
 func (e *engine) cancel(s *sequence) {
 	e.mu.Lock()
@@ -176,6 +184,7 @@ func (a *answer) runEngine(ctx context.Context, received time.Time) error {
 			sent = made
 		}
 	}
+	a.took = e.took(s)
 	return nil
 }
 

@@ -23,6 +23,8 @@ type sequence struct {
 	preempted bool
 	gone      bool // canceled
 
+	queued, begun, first, last time.Duration // when it came to the waiting queue, its first step began, and tokens came
+
 	drafting bool       // it has draft tokens to verify
 	rate     float64    // at which they are accepted
 	draws    *rand.Rand // that decide it; nil without speculation
@@ -191,6 +193,7 @@ func (c *core) advance(now time.Duration) {
 func (c *core) admit(at time.Duration) {
 	n := 0
 	for n < len(c.arriving) && c.arriving[n].ready < at {
+		c.arriving[n].queued = at
 		n++
 	}
 	c.waiting = append(c.waiting, c.arriving[:n]...)
@@ -199,12 +202,11 @@ func (c *core) admit(at time.Duration) {
 
 // begin schedules a step and starts it at a time.
 func (c *core) begin(at time.Duration) {
-	c.step, c.load = c.step[:0], load{}
+	c.step, c.load, c.end = c.step[:0], load{}, at
 	budget, preempted := c.scheduleRunning(c.MaxNumBatchedTokens)
 	if !preempted {
 		c.scheduleWaiting(budget)
 	}
-	c.end = at
 	if c.stepping = len(c.step) > 0; c.stepping {
 		c.steps++
 		c.end += c.duration(c.load)
@@ -260,6 +262,9 @@ func (c *core) scheduleWaiting(budget int) {
 			c.queries += uint64(s.tokens())
 			c.hits += uint64(cached)
 			s.cached = cached
+		}
+		if !s.preempted {
+			s.begun = c.end
 		}
 		c.pool.share(s, hits)
 		s.computed = cached
@@ -317,7 +322,8 @@ func (c *core) finish(at time.Duration) {
 		accepted := c.verify(s)
 		s.computed += accepted
 		s.drafting = c.SpeculativeTokens > 0
-		if s.made == 0 {
+		if s.last = at; s.made == 0 {
+			s.first = at
 			c.promptTokens += uint64(s.promptTokens)
 		}
 		n := min(1+accepted, s.maxTokens-s.made)

@@ -54,7 +54,7 @@ func newReply(g *generation, mixed uint64) *reply {
 		upToStatus: fmt.Appendf(nil, `],"parallel_tool_calls":true,"temperature":%s,"tool_choice":"none","tools":[],"top_p":%s,`+
 			`"background":false,"max_output_tokens":%d,"max_tool_calls":null,"previous_response_id":null,"prompt":null,`+
 			`"reasoning":null,"service_tier":"auto","status":"`, pythonFloat(e.temperature), pythonFloat(e.topP), g.maxTokens),
-		rest: fmt.Appendf(nil, `,"user":null,"presence_penalty":%s,"frequency_penalty":%s,"kv_transfer_params":null,`+
+		rest: fmt.Appendf(nil, `,"presence_penalty":%s,"frequency_penalty":%s,"kv_transfer_params":null,`+
 			`"ec_transfer_params":null,"input_messages":null,"output_messages":null}`, pythonFloat(e.presence), pythonFloat(e.frequency)),
 	}
 }
@@ -75,9 +75,9 @@ func (a *answer) object(b []byte, done bool) []byte {
 	b = append(b, p.upToStatus...)
 	if done {
 		b = append(b, `incomplete","text":null,"top_logprobs":null,"truncation":"disabled","usage":`...)
-		b = a.replyUsage(b)
+		b = a.metrics(append(a.replyUsage(b), `,"user":null`...), true)
 	} else {
-		b = append(b, `in_progress","text":null,"top_logprobs":null,"truncation":"disabled","usage":null`...)
+		b = append(b, `in_progress","text":null,"top_logprobs":null,"truncation":"disabled","usage":null,"user":null`...)
 	}
 	return append(b, p.rest...)
 }

@@ -109,6 +109,9 @@ type Config struct {
 	// too, on the same clock: when the kernel received the end of the request, or, where it does not tell, when that was
 	// read.
 	Truth bool `json:"truth"`
+	// PerRequestMetrics adds to each answer how long it took by the simulator's own times, as vLLM's
+	// --enable-per-request-metrics does and where it does: to the event that has the usage, to a response, to a whole body.
+	PerRequestMetrics bool `json:"per_request_metrics,omitempty"`
 	// Engine is the model of an engine that the timing follows instead of the formula above; nil is the formula. With it
 	// TTFT, ITL, PerPromptToken and Slots must be 0, TokensPerChunk is the number of new tokens from which a chunk is
 	// written (--stream-interval), and Jitter varies the time of each step.

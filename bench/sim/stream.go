@@ -67,6 +67,7 @@ type answer struct {
 	word    int    // of the first token
 	reply   *reply // of a response; nil elsewhere
 	cached  int    // tokens of the prompt that came from the prefix cache; known with the first token
+	took    took
 
 	// Parts of every event, made once.
 	head  []byte // up to the choices' opening bracket
@@ -136,6 +137,8 @@ func (a *answer) run(ctx context.Context, received time.Time) error {
 	}
 	a.s.queried.Add(uint64(a.g.promptTokens))
 	p := a.s.cfg.pace(admitted, a.number, a.g.promptTokens)
+	a.took = took{queue: admitted.Sub(received), first: p.due}
+	defer func() { a.took.rest = p.due - a.took.first }()
 	if err := p.wait(ctx); err != nil {
 		return err
 	}
@@ -308,7 +311,7 @@ func (a *answer) usage() {
 		b = a.reasoningDetails(b, a.g.maxTokens)
 	}
 	b = append(b, '}')
-	a.buf = append(b, fingerprint...)
+	a.buf = a.metrics(append(b, fingerprint...), false)
 }
 
 // counts appends a usage object up to its closing brace.
@@ -438,5 +441,9 @@ func (a *answer) whole() []byte {
 		b = append(b, `,"prompt_logprobs":null,"prompt_token_ids":`...)
 		b = append(a.promptIDs(b), `,"prompt_text":null`...)
 	}
-	return append(b, `,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
+	b = append(b, `,"kv_transfer_params":null,"ec_transfer_params":null`...)
+	if !a.s.cfg.PerRequestMetrics {
+		return append(b, `,"metrics":null}`...)
+	}
+	return append(a.metrics(b, true), '}')
 }

@@ -357,6 +357,7 @@ func (o *options) readSim(r *reader) {
 		TTFT: r.duration("sim-ttft"), ITL: r.duration("sim-itl"),
 		PerPromptToken: r.duration("sim-per-prompt-token"), Jitter: r.number("sim-jitter"),
 		Seed: uint64(r.whole("sim-seed")), Slots: r.whole("sim-slots"), TokensPerChunk: r.whole("sim-tokens-per-chunk"),
+		PerRequestMetrics: r.on("server-timing"),
 	}
 	if name := r.text("sim-like"); name != "" {
 		o.readLike(r, name)
@@ -380,7 +381,7 @@ func (o *options) readLike(r *reader, name string) {
 	}
 	o.like = l
 	o.sim = &sim.Config{Jitter: o.sim.Jitter, Seed: o.sim.Seed, TokensPerChunk: o.sim.TokensPerChunk,
-		Model: l.Model, MaxModelLen: l.MaxModelLen}
+		PerRequestMetrics: o.sim.PerRequestMetrics, Model: l.Model, MaxModelLen: l.MaxModelLen}
 }
 
 // files says what to write where; model may be unknown before the run, as res is.
@@ -483,6 +484,9 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 			continue // vLLM's table has just said it
 		}
 		t.Own = append(t.Own, report.Row{Label: m.Label, Dist: m.Dist, Client: m.Client})
+	}
+	for _, m := range res.ServerMetrics() {
+		t.Own = append(t.Own, report.Row{Label: m.Label, Dist: m.Dist})
 	}
 	for _, w := range res.Warnings {
 		t.Warnings = append(t.Warnings, dashed(printable(w)))

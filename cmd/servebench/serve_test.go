@@ -53,6 +53,25 @@ func TestServeWritesItsFiles(t *testing.T) {
 	}
 }
 
+// The simulator tells its own timing where it is asked for.
+func TestServeShowsTheServersTiming(t *testing.T) {
+	code, out, errs := command(t, serveArgs("--server-timing")...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	for _, row := range []string{
+		"Server TTFT, without queue          6      1.000      1.000      1.000      1.000\n",
+		"Server mean ITL                     6      0.100      0.100      0.100      0.100\n", "\nTTFT beyond the server's            6 ",
+	} {
+		if !strings.Contains(out, row) {
+			t.Errorf("no row %q in\n%s", row, out)
+		}
+	}
+	if code, out, _ := command(t, serveArgs()...); code != 0 || strings.Contains(out, "Server") {
+		t.Errorf("exit %d, unasked:\n%s", code, out)
+	}
+}
+
 // Pages need no --save-result. Their folder is made, and what cannot be written is told
 // before the first request. Names lose their last suffix, as vLLM's do.
 func TestServeWritesItsPages(t *testing.T) {

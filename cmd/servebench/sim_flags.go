@@ -159,6 +159,7 @@ var simVLLMFlags = []flagSpec{
 	{Name: "kv-cache-memory-bytes", Help: "KV cache in bytes: bytes / kv-bytes-per-token tokens"},
 	{Name: "kv-cache-dtype", Help: "shown in /metrics"},
 	{Name: "gpu-memory-utilization", Help: "shown in /metrics"},
+	{Name: "enable-per-request-metrics", Help: "tell in each answer how long it took by the simulator's own times"},
 	{Name: "speculative-config", Help: "its num_speculative_tokens are the draft tokens of a step; None turns them off"},
 	{Name: "spec-tokens", Help: "the same number alone"},
 	{Name: "config", Use: refused, Why: "vLLM's file of flags is not read: write them on the command line"},

@@ -72,6 +72,7 @@ func readSimOptions(parsed parsedArgs) (*simOptions, error) {
 	o.readCertificate()
 	c := &o.config
 	c.Jitter, c.Truth = o.between("jitter", 0, 1), o.on("truth", false)
+	c.PerRequestMetrics = o.on("enable-per-request-metrics", false)
 	c.Seed = uint64(int64(o.number("seed")))
 	c.MaxModelLen = max(int(o.between("max-model-len", -1, 1<<30)), 0)
 	c.PromptTokensDetails = o.on("enable-prompt-tokens-details", false)

@@ -253,6 +253,7 @@ func TestSimFlags(t *testing.T) {
 		{"the flags of old", "--model x --ttft 1ms --itl 2ms --per-prompt-token 3us --jitter .5 --seed 4 --slots 5 --tokens-per-chunk 6 --max-model-len 7 --truth --port 8",
 			sim.Config{Model: "x", TTFT: time.Millisecond, ITL: 2 * time.Millisecond, PerPromptToken: 3 * time.Microsecond, Jitter: .5, Seed: 4, Slots: 5,
 				TokensPerChunk: 6, MaxModelLen: 7, Truth: true}, "8", ""},
+		{"its own timing", "--enable-per-request-metrics", sim.Config{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, TokensPerChunk: 1, PerRequestMetrics: true}, "0", ""},
 		{"a model as a word is an engine on vLLM's port", "x", sim.Config{Model: "x", TokensPerChunk: 1, Engine: engine(func(*sim.Engine) {})}, "8000", ""},
 		{"fixed timing goes before vLLM's limits", "x --ttft 1ms --max-num-seqs 3", sim.Config{Model: "x", TTFT: time.Millisecond, ITL: 10 * time.Millisecond, TokensPerChunk: 1}, "8000", "--max-num-seqs"},
 		{"names and keys", "x --served-model-name a b --lora-modules l=/p {\"name\":\"m\",\"path\":\"/q\"} --api-key k1 k2",

@@ -54,6 +54,8 @@ type Config struct {
 	// Truth keeps what a simulator started with --truth tells of its own times, as
 	// the record's Truth.
 	Truth bool `json:"truth,omitempty"`
+	// ServerTiming keeps what the target tells of its own timing of each request.
+	ServerTiming bool `json:"server_timing,omitempty"`
 
 	// Dial replaces the network: an in-memory server in a test, a Unix socket.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"`

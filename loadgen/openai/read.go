@@ -190,6 +190,9 @@ func (k *call) event(at, delay time.Duration) error {
 	if ev.usage.seen {
 		k.takeUsage(ev)
 	}
+	if k.c.cfg.ServerTiming && (ev.finish || !ev.choices) {
+		k.takeTiming(data)
+	}
 	if ev.choices {
 		if len(k.rec.Arrivals) >= k.most() {
 			return &fault{metrics.Oversized, fmt.Sprintf("more than %d events for %d tokens", k.most(), k.req.OutputTokens)}
@@ -367,6 +370,9 @@ func (k *call) document(res *http.Response, head []byte, err error) error {
 	}
 	k.rec.NotStreamed = true
 	k.takeUsage(ev)
+	if k.c.cfg.ServerTiming && !k.c.pools {
+		k.takeTiming(body)
+	}
 	if !ev.choices {
 		return &fault{metrics.Truncated, "the body has no " + lacks}
 	}

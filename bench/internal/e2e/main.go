@@ -29,7 +29,7 @@ func main() {
 }
 
 // parts are the groups of checks in their order.
-var parts = []string{"tokenizers", "sweep", "managed", "counts", "prompts", "keys", "numbers", "accounting", "pooling"}
+var parts = []string{"tokenizers", "sweep", "managed", "counts", "prompts", "keys", "numbers", "accounting", "pooling", "timing"}
 
 // suite is one run of the program.
 type suite struct {
@@ -43,6 +43,7 @@ type suite struct {
 	passed, failed int
 	doc            document
 	parity         parity
+	timings        timingPage
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	only := flags.String("only", "", "comma-separated `parts` of "+strings.Join(parts, ","))
 	doc := flags.String("doc", "docs/vllm.md", "`file` to write the numbers to; \"\" writes none")
 	same := flags.String("parity", "docs/parity.md", "`file` to write the keys and prompts of both clients to; \"\" writes none")
+	timing := flags.String("timing", "docs/server-timing.md", "`file` to write both sides' timing to; \"\" writes none")
 	keep := flags.String("keep", "", "`folder` to keep results in; \"\" takes one that is removed")
 	if flags.Parse(args) != nil {
 		return 2
@@ -88,6 +90,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil && *doc != "" && slices.Contains(chosen, "numbers") {
 		s.doc.Passed, s.doc.Failed = s.passed, s.failed
 		err = s.doc.write(*doc)
+	}
+	if err == nil && *timing != "" && slices.Contains(chosen, "timing") {
+		err = s.timings.write(*timing)
 	}
 	if err == nil && *same != "" && slices.Contains(chosen, "keys") && slices.Contains(chosen, "tokenizers") {
 		err = s.parity.write(*same)
@@ -172,26 +177,29 @@ func (s *suite) all(ctx context.Context, chosen []string) error {
 	}
 	for _, kind := range []struct {
 		name, model string
-		args        []string
+		args, env   []string
 		parts       map[string]func(context.Context, *server) error
 	}{
-		{"plain", "qwen3", nil, map[string]func(context.Context, *server) error{
+		{"plain", "qwen3", nil, nil, map[string]func(context.Context, *server) error{
 			"counts": s.counts, "prompts": s.prompts, "keys": s.keys, "numbers": s.compare,
 		}},
-		{"speculative", "qwen3-chain", []string{"--speculative-config", speculation}, map[string]func(context.Context, *server) error{
+		{"speculative", "qwen3-chain", []string{"--speculative-config", speculation}, nil, map[string]func(context.Context, *server) error{
 			"counts": s.counts, "keys": s.keys, "numbers": s.speculative,
 		}},
-		{"accounting", "qwen3-chain", []string{"--speculative-config", speculation}, map[string]func(context.Context, *server) error{
+		{"accounting", "qwen3-chain", []string{"--speculative-config", speculation}, nil, map[string]func(context.Context, *server) error{
 			"accounting": s.accounting,
 		}},
-		{"pooling", "qwen3", []string{"--runner", "pooling", "--convert", "embed"}, map[string]func(context.Context, *server) error{
+		{"pooling", "qwen3", []string{"--runner", "pooling", "--convert", "embed"}, nil, map[string]func(context.Context, *server) error{
 			"pooling": s.pooling,
+		}},
+		{"timing", "qwen3", []string{"--enable-per-request-metrics", "--middleware", "timing_tap.Tap", "--no-enable-prefix-caching"}, s.timingEnv(), map[string]func(context.Context, *server) error{
+			"timing": s.timing,
 		}},
 	} {
 		if !slices.ContainsFunc(chosen, func(p string) bool { return kind.parts[p] != nil }) {
 			continue
 		}
-		err := s.serving(ctx, kind.name, kind.model, kind.args, func(srv *server) error {
+		err := s.serving(ctx, kind.name, kind.model, kind.args, kind.env, func(srv *server) error {
 			for _, p := range parts {
 				if f := kind.parts[p]; f != nil && slices.Contains(chosen, p) {
 					if err := f(ctx, srv); err != nil {

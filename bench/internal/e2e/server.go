@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ import (
 
 // server is a running vLLM.
 type server struct {
-	kind string // plain or speculative
+	kind string // plain, speculative, pooling or timing
 	url  string
 }
 
@@ -25,7 +26,7 @@ type server struct {
 const modelName = "tiny"
 
 // serving starts a server, hands it to f, and stops it whatever happens.
-func (s *suite) serving(ctx context.Context, kind, model string, args []string, f func(*server) error) (err error) {
+func (s *suite) serving(ctx context.Context, kind, model string, args, env []string, f func(*server) error) (err error) {
 	name := "e2e-" + kind
 	stop := func() error {
 		// Not ctx: an interrupt is the very time to stop.
@@ -47,6 +48,7 @@ func (s *suite) serving(ctx context.Context, kind, model string, args []string, 
 	}
 	s.infof("starting the %s server on port %d", kind, port)
 	start := command(ctx, "bash", append([]string{filepath.Join(s.scripts, "start.sh"), name, strconv.Itoa(port), model}, args...)...)
+	start.Env = append(os.Environ(), env...)
 	if out, err := start.CombinedOutput(); err != nil {
 		return fmt.Errorf("start the %s server: %w: %s", kind, err, out)
 	}
