@@ -185,7 +185,7 @@
           }
         },
         xAxis: { type: "value", name: "s since the start of the load", nameLocation: "middle", nameGap: 28, min: 0 },
-        yAxis: two ? [axis, { type: "value", min: 0, splitLine: { show: false } }] : axis,
+        yAxis: two ? [axis, { type: "value", min: 0, name: p.right, nameGap: 10, splitLine: { show: false } }] : axis,
         series: p.series.map(function (s, k) {
           return {
             name: s.name, type: "line", yAxisIndex: s.right ? 1 : 0, symbol: s.values.length > 60 ? "none" : "circle", symbolSize: 5,
