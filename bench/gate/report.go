@@ -221,7 +221,7 @@ func (m *MetricDecision) Advice(rule Rule) string {
 	switch p := m.HolmP; {
 	case p == nil:
 		return "~"
-	case *p <= level && m.Mean.Change < -rule.withDefaults().Effect:
+	case *p <= level && m.Mean.Change < -rule.WithDefaults().Effect:
 		return "worse"
 	case *p <= level:
 		return "slightly worse"
