@@ -295,6 +295,7 @@
   // The pairs of a gate: their changes as dots, the mean with its bounds, and the loss
   // that was to be found.
   function pairs(g) {
+    if (g.pairs.length === 0) { return; } // the page has no place for them
     var marks = [{ yAxis: 0, lineStyle: { color: "#868e96" }, label: { formatter: "no change" } },
       { yAxis: g.effect, lineStyle: { color: "#e03131" }, label: { formatter: g.effect.toFixed(1) + " %" } }];
     if (g.mean !== null) { marks.push({ yAxis: g.mean, lineStyle: { color: "#4c6ef5", type: "solid" }, label: { formatter: "mean" } }); }
