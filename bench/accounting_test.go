@@ -435,3 +435,20 @@ func TestChunksAreStepsOfSpeculation(t *testing.T) {
 		}
 	})
 }
+
+// What a row above says already is said once: where each event of a chat bears one
+// token, the gaps between tokens are the gaps between events.
+func TestOwnMetricsTellNothingTwice(t *testing.T) {
+	a, b := &metrics.Dist{N: 3, Mean: 2}, &metrics.Dist{N: 3, Mean: 5}
+	for _, c := range []struct {
+		vllm, token, per *metrics.Dist
+		same             bool
+	}{{a, a, a, true}, {a, b, b, true}, {a, b, a, true}, {a, a, b, false}, {nil, nil, b, false}} {
+		r := &bench.Result{Summary: &metrics.Summary{VLLM: metrics.Latencies{ITL: c.vllm}, Token: metrics.Latencies{ITL: c.token}, ITLPerToken: c.per}}
+		for _, m := range r.OwnMetrics() {
+			if m.Key == "itl_per_token_ms" && m.Same != c.same {
+				t.Errorf("%+v: %v", c, m.Same)
+			}
+		}
+	}
+}

@@ -380,7 +380,7 @@ func (r *Result) setOwn(o *object) {
 type OwnMetric struct {
 	Key, Label string
 	Dist       *metrics.Dist
-	Same       bool // no different from vLLM's reading of it
+	Same       bool // no different from vLLM's reading of it, or from a row above
 	Client     bool // the generator's own part, not the server's
 }
 
@@ -396,21 +396,22 @@ func (r *Result) OwnMetrics() (out []OwnMetric) {
 			out = append(out, m)
 		}
 	}
-	add := func(key, label string, d, vllm *metrics.Dist) {
-		put(OwnMetric{Key: key, Label: label, Dist: d, Same: vllm != nil && d != nil && vllm.N == d.N && vllm.Mean == d.Mean})
+	add := func(key, label string, d *metrics.Dist, told ...*metrics.Dist) {
+		same := func(o *metrics.Dist) bool { return o != nil && d != nil && o.N == d.N && o.Mean == d.Mean }
+		put(OwnMetric{Key: key, Label: label, Dist: d, Same: slices.ContainsFunc(told, same)})
 	}
 	client := func(key, label string, d *metrics.Dist) {
 		put(OwnMetric{Key: key, Label: label, Dist: d, Client: true})
 	}
 	add("ttft_token_ms", "TTFT, first token", s.Token.TTFT, s.VLLM.TTFT)
-	add("ttft_visible_ms", "TTFT, visible output", s.TTFTVisible, nil)
+	add("ttft_visible_ms", "TTFT, visible output", s.TTFTVisible)
 	add("tpot_token_ms", "TPOT, token events", s.Token.TPOT, s.VLLM.TPOT)
 	add("tpot_after_first_chunk_ms", "TPOT after first chunk", s.TPOTAfterFirst, s.Token.TPOT)
 	add("itl_token_ms", "ITL, token events", s.Token.ITL, s.VLLM.ITL)
-	add("itl_per_token_ms", "ITL per token", s.ITLPerToken, s.VLLM.ITL)
+	add("itl_per_token_ms", "ITL per token", s.ITLPerToken, s.VLLM.ITL, s.Token.ITL)
 	add("e2el_token_ms", "E2EL, last token", s.Token.E2EL, s.VLLM.E2EL)
-	add("ttft_from_due_ms", "TTFT from due time", s.TTFTFromDue, nil)
-	add("e2el_from_due_ms", "E2EL from due time", s.E2ELFromDue, nil)
+	add("ttft_from_due_ms", "TTFT from due time", s.TTFTFromDue)
+	add("e2el_from_due_ms", "E2EL from due time", s.E2ELFromDue)
 	client("queue_wait_ms", "Queue wait", s.QueueWait)
 	client("lag_ms", "Lag (client)", s.Lag)
 	client("ramp_lag_ms", "Ramp lag (client)", s.RampLag)

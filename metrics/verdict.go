@@ -171,13 +171,13 @@ func (j *judge) invalid() {
 func (j *judge) suspect() {
 	f, l := &j.f, &j.l
 	j.add(over(f.CPU, l.CPUSuspect) && !over(f.CPU, l.CPUInvalid), Suspect, "cpu", "the generator used %.3g %% of its CPUs (p95 over seconds); limit %.3g %%", 100*val(f.CPU), 100*l.CPUSuspect)
-	j.add(over(f.Lag, j.lagLimit()), Suspect, "lag", "requests were sent up to %.4g ms late (p99); limit %.4g ms", val(f.Lag), j.lagLimit())
+	j.add(over(f.Lag, j.lagLimit()), Suspect, "lag", "requests were sent %.4g ms late at p99; limit %.4g ms", val(f.Lag), j.lagLimit())
 	j.add(over(f.Behind, l.Behind), Suspect, "behind", "%.3g %% of requests were sent over a millisecond late; limit %.3g %%", 100*val(f.Behind), 100*l.Behind)
 	if limit, known := j.rxLimit(); known {
-		j.add(over(f.RxDelay, limit), Suspect, "rx_delay", "events were read up to %.4g ms after they had come (p99); limit %.4g ms", val(f.RxDelay), limit)
+		j.add(over(f.RxDelay, limit), Suspect, "rx_delay", "events were read %.4g ms after they had come at p99; limit %.4g ms", val(f.RxDelay), limit)
 	}
-	j.add(over(f.SchedWait, l.SchedWaitMS), Suspect, "sched_wait", "goroutines waited up to %.4g ms for a CPU (p99); limit %.4g ms", val(f.SchedWait), l.SchedWaitMS)
-	j.add(over(f.Pause, l.PauseMS), Suspect, "pause", "the runtime stopped the process for up to %.4g ms (p99); limit %.4g ms", val(f.Pause), l.PauseMS)
+	j.add(over(f.SchedWait, l.SchedWaitMS), Suspect, "sched_wait", "goroutines waited %.4g ms for a CPU at p99; limit %.4g ms", val(f.SchedWait), l.SchedWaitMS)
+	j.add(over(f.Pause, l.PauseMS), Suspect, "pause", "the runtime stopped the process for %.4g ms at p99; limit %.4g ms", val(f.Pause), l.PauseMS)
 	j.add(f.Throttled != nil && *f.Throttled > 0, Suspect, "throttled", "the cgroup throttled the generator in %d periods; want none", num(f.Throttled))
 	j.add(!j.bunches() && over(f.EventsPerRead, l.EventsPerRead), Suspect, "events_per_read", "events came %.3g to a read, where they share one stamp; limit %.3g", val(f.EventsPerRead), l.EventsPerRead)
 	j.add(over(f.GC, l.GC), Suspect, "gc", "garbage collection took %.3g %% of the generator's CPU time; limit %.3g %%", 100*val(f.GC), 100*l.GC)

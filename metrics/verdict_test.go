@@ -33,14 +33,14 @@ func TestVerdictAtItsThresholds(t *testing.T) {
 		text  string // of the reason right beyond
 		who   metrics.Culprit
 	}{
-		{"lag", 1, func(f *metrics.Figures, v *float64) { f.Lag = v }, metrics.Suspect, "requests were sent up to 1 ms late (p99); limit 1 ms", metrics.SlowClient},
-		{"lag", 5, func(f *metrics.Figures, v *float64) { f.Lag = v; *f.TTFT = 500 }, metrics.Suspect, "requests were sent up to 5 ms late (p99); limit 5 ms", metrics.SlowClient},
+		{"lag", 1, func(f *metrics.Figures, v *float64) { f.Lag = v }, metrics.Suspect, "requests were sent 1 ms late at p99; limit 1 ms", metrics.SlowClient},
+		{"lag", 5, func(f *metrics.Figures, v *float64) { f.Lag = v; *f.TTFT = 500 }, metrics.Suspect, "requests were sent 5 ms late at p99; limit 5 ms", metrics.SlowClient},
 		{"behind", 0.05, func(f *metrics.Figures, v *float64) { f.Behind = v }, metrics.Suspect, "5 % of requests were sent over a millisecond late; limit 5 %", metrics.Nobody},
-		{"rx_delay", 5, func(f *metrics.Figures, v *float64) { f.RxDelay = v }, metrics.Suspect, "events were read up to 5 ms after they had come (p99); limit 5 ms", metrics.SlowClient},
-		{"rx_delay", 1, func(f *metrics.Figures, v *float64) { f.RxDelay = v; f.KernelStamps = false }, metrics.Suspect, "events were read up to 1 ms after they had come (p99); limit 1 ms", metrics.SlowClient},
-		{"rx_delay", 2, func(f *metrics.Figures, v *float64) { f.RxDelay = v; f.KernelStamps = false; *f.ITL = 40 }, metrics.Suspect, "events were read up to 2 ms after they had come (p99); limit 2 ms", metrics.SlowClient},
-		{"sched_wait", 1, func(f *metrics.Figures, v *float64) { f.SchedWait = v }, metrics.Suspect, "goroutines waited up to 1 ms for a CPU (p99); limit 1 ms", metrics.Nobody},
-		{"pause", 0.5, func(f *metrics.Figures, v *float64) { f.Pause = v }, metrics.Suspect, "the runtime stopped the process for up to 0.5 ms (p99); limit 0.5 ms", metrics.Nobody},
+		{"rx_delay", 5, func(f *metrics.Figures, v *float64) { f.RxDelay = v }, metrics.Suspect, "events were read 5 ms after they had come at p99; limit 5 ms", metrics.SlowClient},
+		{"rx_delay", 1, func(f *metrics.Figures, v *float64) { f.RxDelay = v; f.KernelStamps = false }, metrics.Suspect, "events were read 1 ms after they had come at p99; limit 1 ms", metrics.SlowClient},
+		{"rx_delay", 2, func(f *metrics.Figures, v *float64) { f.RxDelay = v; f.KernelStamps = false; *f.ITL = 40 }, metrics.Suspect, "events were read 2 ms after they had come at p99; limit 2 ms", metrics.SlowClient},
+		{"sched_wait", 1, func(f *metrics.Figures, v *float64) { f.SchedWait = v }, metrics.Suspect, "goroutines waited 1 ms for a CPU at p99; limit 1 ms", metrics.Nobody},
+		{"pause", 0.5, func(f *metrics.Figures, v *float64) { f.Pause = v }, metrics.Suspect, "the runtime stopped the process for 0.5 ms at p99; limit 0.5 ms", metrics.Nobody},
 		{"events_per_read", 1.5, func(f *metrics.Figures, v *float64) { f.EventsPerRead = v }, metrics.Suspect, "events came 1.5 to a read, where they share one stamp; limit 1.5", metrics.Nobody},
 		{"gc", 0.05, func(f *metrics.Figures, v *float64) { f.GC = v }, metrics.Suspect, "garbage collection took 5 % of the generator's CPU time; limit 5 %", metrics.Nobody},
 		{"cpu", 0.70, func(f *metrics.Figures, v *float64) { f.CPU = v }, metrics.Suspect, "the generator used 70 % of its CPUs (p95 over seconds); limit 70 %", metrics.Nobody},

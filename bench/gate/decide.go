@@ -47,7 +47,7 @@ const (
 
 // Validate reports what is wrong with the rule.
 func (r Rule) Validate() error {
-	r = r.withDefaults()
+	r = r.WithDefaults()
 	if !(r.Effect > 0 && r.Effect < 1) {
 		return fmt.Errorf("effect: %v; want a share above 0 and below 1, such as 3%%", r.Effect)
 	}
@@ -57,7 +57,8 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-func (r Rule) withDefaults() Rule {
+// WithDefaults has the defaults in the place of zeros.
+func (r Rule) WithDefaults() Rule {
 	if r.Effect == 0 {
 		r.Effect = DefaultEffect
 	}
@@ -147,7 +148,7 @@ func Pairs(d []float64, r Rule) (Decision, error) {
 	if err := r.Validate(); err != nil {
 		return Decision{}, err
 	}
-	r = r.withDefaults()
+	r = r.WithDefaults()
 	if len(d) < FewestPairs || len(d) > stat.MostFlipped {
 		return Decision{}, fmt.Errorf("pairs: %d; want %d to %d", len(d), FewestPairs, stat.MostFlipped)
 	}
@@ -293,7 +294,7 @@ func History(earlier []float64, value float64, r Rule) (Decision, error) {
 	if err := r.Validate(); err != nil {
 		return Decision{}, err
 	}
-	r = r.withDefaults()
+	r = r.WithDefaults()
 	k := len(earlier)
 	if k < FewestHistory {
 		return Decision{}, fmt.Errorf("history: %d runs; want %d or more", k, FewestHistory)

@@ -45,7 +45,7 @@ func (s *drifting) changes(n int, loss float64) []float64 {
 // only take a verdict back.
 func verdicts(trials int, loss float64, rule Rule) (fail, pass float64) {
 	s := drifting{rand.New(rand.NewPCG(42, uint64(1000*loss))), 0.01, 0.02, 0.9}
-	p := newPairs(make([]float64, 8), rule.withDefaults())
+	p := newPairs(make([]float64, 8), rule.WithDefaults())
 	for range trials {
 		p.d = s.changes(8, math.Log1p(-loss))
 		switch p.decide().Verdict {
@@ -94,7 +94,7 @@ func TestBootstrapOnlyTakesBack(t *testing.T) {
 	const trials = 60
 	for range trials {
 		d := s.changes(8, math.Log1p(-0.05))
-		without := newPairs(d, Rule{}.withDefaults()).decide()
+		without := newPairs(d, Rule{}.WithDefaults()).decide()
 		with, err := Pairs(d, Rule{})
 		if err != nil {
 			t.Fatal(err)

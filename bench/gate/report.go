@@ -190,7 +190,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	section("What does not hold:", broken)
 	section("What differs:", r.Differences)
-	section("Notes:", append(r.suspects(), r.Notes...))
+	section("Notes:", append(r.Doubts(), r.Notes...))
 	r.markdownPairs(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -221,7 +221,7 @@ func (m *MetricDecision) Advice(rule Rule) string {
 	switch p := m.HolmP; {
 	case p == nil:
 		return "~"
-	case *p <= level && m.Mean.Change < -rule.withDefaults().Effect:
+	case *p <= level && m.Mean.Change < -rule.WithDefaults().Effect:
 		return "worse"
 	case *p <= level:
 		return "slightly worse"
@@ -244,8 +244,8 @@ func (r *Report) markdownPairs(b *strings.Builder) {
 	b.WriteString("\n</details>\n")
 }
 
-// suspects names the runs that are not VALID.
-func (r *Report) suspects() (out []string) {
+// Doubts names the runs that are not VALID.
+func (r *Report) Doubts() (out []string) {
 	for _, run := range r.Runs {
 		if run.Verdict == "" || run.Verdict == "VALID" {
 			continue
@@ -303,7 +303,7 @@ func (r *Report) Text(w io.Writer) error {
 			line("does not hold: %s", c.Reason)
 		}
 	}
-	for _, n := range append(r.suspects(), r.Notes...) {
+	for _, n := range append(r.Doubts(), r.Notes...) {
 		line("note: %s", n)
 	}
 	if r.Simulated {

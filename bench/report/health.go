@@ -19,9 +19,7 @@ func health(w io.Writer, f *metrics.Figures) {
 	}
 	var out []string
 	for _, parts := range [][]string{process(f), delays(f), limits(f)} {
-		if len(parts) > 0 {
-			out = append(out, "  "+strings.Join(parts, ", "))
-		}
+		out = append(out, fitted(parts)...)
 	}
 	if len(out) == 0 {
 		return
@@ -29,8 +27,23 @@ func health(w io.Writer, f *metrics.Figures) {
 	line(w, "")
 	line(w, "Client health")
 	for _, l := range out {
-		line(w, l)
+		line(w, "  "+l)
 	}
+}
+
+// fitted are lines of whole parts, with room for an indent of two.
+func fitted(parts []string) (out []string) {
+	for i, part := range parts {
+		if i < len(parts)-1 {
+			part += ","
+		}
+		if n := len(out); n > 0 && 2+len(out[n-1])+1+len(part) <= sureWidth {
+			out[n-1] += " " + part
+			continue
+		}
+		out = append(out, part)
+	}
+	return out
 }
 
 // parts are what a line is made of.
@@ -52,11 +65,11 @@ func digits(v float64) string {
 }
 
 func process(f *metrics.Figures) (p parts) {
-	p.number(f.CPU, 100, fmt.Sprintf("CPU %%s %%%% of %d (p95 of seconds)", runtime.GOMAXPROCS(0)))
+	p.number(f.CPU, 100, fmt.Sprintf("CPU %%s %%%% of %d (p95 of the seconds)", runtime.GOMAXPROCS(0)))
 	p.number(f.GC, 100, "GC %s %% of it")
 	p.number(f.Pause, 1, "GC pause %s ms (p99)")
 	p.number(f.SchedWait, 1, "wait for a CPU %s ms (p99)")
-	p.number(f.Canary, 1, "wake delay %s ms (most)")
+	p.number(f.Canary, 1, "wake delay %s ms (longest)")
 	if f.Throttled != nil && *f.Throttled > 0 {
 		p = append(p, fmt.Sprintf("throttled in %d periods", *f.Throttled))
 	}
@@ -65,13 +78,13 @@ func process(f *metrics.Figures) (p parts) {
 
 func delays(f *metrics.Figures) (p parts) {
 	p.number(f.Lag, 1, "lag %s ms (p99)")
-	p.number(f.QueueWait, 1, "queue_wait %s ms (p99)")
+	p.number(f.QueueWait, 1, "queue wait %s ms (p99)")
 	kept := ""
 	if f.KernelStamps {
-		kept = ", not in the result"
+		kept = ", not in the latencies"
 	}
-	p.number(f.RxDelay, 1, "rx_delay %s ms (p99"+kept+")")
-	p.number(f.EventsPerRead, 1, "%s events a read")
+	p.number(f.RxDelay, 1, "receive delay %s ms (p99"+kept+")")
+	p.number(f.EventsPerRead, 1, "events per read %s (mean)")
 	return p
 }
 
@@ -91,6 +104,7 @@ type healthData struct {
 type healthPanel struct {
 	Title  string  `json:"title"`
 	Unit   string  `json:"unit"`
+	Right  string  `json:"right,omitempty"` // unit of the axis at the right
 	Series []curve `json:"series"`
 }
 
@@ -109,18 +123,19 @@ func healthPanels(s *metrics.Series) *healthData {
 	}
 	out := &healthData{Interval: s.Width.Seconds()}
 	for _, p := range []struct {
-		title, unit string
-		columns     [][2]string // a column and its name; a name that begins with > is on the right
-		scale       float64
+		title, unit, right string
+		columns            [][2]string // a column and its name; a name that begins with > is on the right
+		scale              float64
 	}{
-		{"the load", "per second", [][2]string{{"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
-		{"the client's delays, p99", "ms", [][2]string{{"lag_p99_ms", "lag"}, {"queue_wait_p99_ms", "queue_wait"}, {"rx_delay_p99_ms", "rx_delay"}, {"sched_wait_p99_ms", "wait for a CPU"}}, 1},
-		{"the client's delays, the longest", "ms", [][2]string{{"lag_max_ms", "lag"}, {"rx_delay_max_ms", "rx_delay"}, {"wake_delay_max_ms", "wake delay"}, {"gc_pause_max_ms", "GC pause"}}, 1},
-		{"the client's CPU", "%", [][2]string{{"cpu", "of all CPUs"}, {"gc_cpu", "GC, of the client's"}}, 100},
-		{"events a read", "", [][2]string{{"events_per_read", "events a read"}}, 1},
-		{"requests and connections", "", [][2]string{{"in_flight", "requests in flight (mean)"}, {"connections", "connections"}, {"descriptors", "descriptors"}}, 1},
+		{"the load", "requests/s", "events/s", [][2]string{{"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
+		{"the client's delays, p99", "ms", "", [][2]string{{"lag_p99_ms", "lag"}, {"rx_delay_p99_ms", "receive delay"}, {"sched_wait_p99_ms", "wait for a CPU"}}, 1},
+		{"the client's delays, the longest", "ms", "", [][2]string{{"lag_max_ms", "lag"}, {"rx_delay_max_ms", "receive delay"}, {"wake_delay_max_ms", "wake delay"}, {"gc_pause_max_ms", "GC pause"}}, 1},
+		{"wait for a slot", "ms", "", [][2]string{{"queue_wait_p99_ms", "p99"}, {"queue_wait_max_ms", "longest"}}, 1},
+		{"the client's CPU", "%", "", [][2]string{{"cpu", "of all CPUs"}, {"gc_cpu", "GC, of the client's"}}, 100},
+		{"events per read", "", "", [][2]string{{"events_per_read", "events per read (mean)"}}, 1},
+		{"requests and connections", "", "", [][2]string{{"in_flight", "requests in flight (mean)"}, {"connections", "connections"}, {"descriptors", "descriptors"}}, 1},
 	} {
-		made := healthPanel{Title: p.title, Unit: p.unit}
+		made := healthPanel{Title: p.title, Unit: p.unit, Right: p.right}
 		for _, c := range p.columns {
 			values, some := pointers(s.Column(c[0]), p.scale)
 			if name, right := strings.CutPrefix(c[1], "> "); some {

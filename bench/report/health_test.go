@@ -29,16 +29,54 @@ func TestHealthBlock(t *testing.T) {
 			Achieved: at(0.998), Descriptors: at(0.5), Ports: at(0.01),
 		}, fmt.Sprintf(`
 Client health
-  CPU 12.3 %% of %d (p95 of seconds), GC 1 %% of it, GC pause 0.2 ms (p99), wait for a CPU 0.03 ms (p99), wake delay 1234 ms (most), throttled in 3 periods
-  lag 0 ms (p99), queue_wait 2658 ms (p99), rx_delay 0.142 ms (p99, not in the result), 1.02 events a read
+  CPU 12.3 %% of %d (p95 of the seconds), GC 1 %% of it, GC pause 0.2 ms (p99),
+  wait for a CPU 0.03 ms (p99), wake delay 1234 ms (longest), throttled in 3 periods
+  lag 0 ms (p99), queue wait 2658 ms (p99), receive delay 0.142 ms (p99, not in the latencies),
+  events per read 1.02 (mean)
   99.8 %% of the offered rate, descriptors 50 %% of the limit, ports 1 %% of the range
 `, runtime.GOMAXPROCS(0))},
-		{"without stamps", &metrics.Figures{RxDelay: at(2)}, "\nClient health\n  rx_delay 2 ms (p99)\n"},
+		{"without stamps", &metrics.Figures{RxDelay: at(2)}, "\nClient health\n  receive delay 2 ms (p99)\n"},
 	} {
 		var b bytes.Buffer
 		if health(&b, c.f); b.String() != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, b.String(), c.want)
 		}
+	}
+}
+
+// A verdict says what it means for the numbers where the client was late, on screen
+// and page, and stays within its columns.
+func TestVerdictSaysWhatItMeans(t *testing.T) {
+	late := metrics.Reason{Verdict: metrics.Suspect, Rule: "lag", Text: "requests were sent 12.4 ms late at p99; limit 1 ms"}
+	for _, c := range []struct {
+		name string
+		j    metrics.Judgement
+		want string
+	}{
+		{"valid", metrics.Judgement{Verdict: metrics.Valid, Sentence: "All well."}, "\nVerdict: VALID. All well.\n"},
+		{"warning", metrics.Judgement{Verdict: metrics.Valid, Sentence: "All well.", Reasons: []metrics.Reason{{Verdict: metrics.Valid, Rule: "clocks", Text: "apart"}}},
+			"\nVerdict: VALID. All well.\n  - apart\n"},
+		{"late", metrics.Judgement{Verdict: metrics.Suspect, Sentence: strings.Repeat("It sent late. ", 8), Reasons: []metrics.Reason{late}}, `
+Verdict: SUSPECT. It sent late. It sent late. It sent late. It sent late. It sent late. It sent
+                  late. It sent late. It sent late.
+  - requests were sent 12.4 ms late at p99; limit 1 ms
+  The numbers may hold delays of the client. Most often its machine is busy with other work.
+`},
+		{"failures", metrics.Judgement{Verdict: metrics.Suspect, Sentence: "All well.", Reasons: []metrics.Reason{{Verdict: metrics.Suspect, Rule: "failures", Text: "2 % failed"}}},
+			"\nVerdict: SUSPECT. All well.\n  - 2 % failed\n"},
+	} {
+		var b bytes.Buffer
+		if judged(&b, &c.j); b.String() != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, b.String(), c.want)
+		}
+	}
+	var b bytes.Buffer
+	figures := &Table{Summary: &metrics.Summary{}, Verdict: &metrics.Judgement{Verdict: metrics.Suspect, Sentence: "It was slow.", Reasons: []metrics.Reason{late}}}
+	if err := Timeline(&b, Page{}, []metrics.Record{{Outcome: metrics.OK, Arrivals: at(1, 2)}}, nil, [2]float64{25, 50}, figures); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Verdict: SUSPECT. It was slow. Reasons: " + late.Text + ". The numbers may hold"; !strings.Contains(b.String(), want) {
+		t.Errorf("the page does not say %q", want)
 	}
 }
 

@@ -273,7 +273,7 @@ func openLoop(w io.Writer, a *metrics.Analysis) {
 			s.From.Seconds(), s.To.Seconds(), figureText(s.Outstanding.Slope), figureText(s.Outstanding.Mean), figureText(s.TTFT.Slope)))
 	default:
 		found, _, _ := strings.Cut(s.Reason, ":") // the figures have no room here
-		value(w, "Over-saturated:", fmt.Sprintf("no: %s, from %.2f to %.2f s", found, s.From.Seconds(), s.To.Seconds()))
+		value(w, "Over-saturated:", fmt.Sprintf("no: on the whole %s, from %.2f to %.2f s", found, s.From.Seconds(), s.To.Seconds()))
 	}
 	r := a.Arrivals
 	if r == nil {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -241,13 +242,7 @@ func own(w io.Writer, t *Table) {
 	}
 	sure(w, t)
 	chunks(w, t)
-	if t.Verdict != nil {
-		line(w, "")
-		line(w, fmt.Sprintf("Verdict: %s. %s", t.Verdict.Verdict, t.Verdict.Sentence))
-		for _, r := range t.Verdict.Reasons {
-			line(w, "  - "+r.Text)
-		}
-	}
+	judged(w, t.Verdict)
 	health(w, t.Health)
 	if t.Simulated {
 		line(w, "")
@@ -255,6 +250,37 @@ func own(w io.Writer, t *Table) {
 	}
 	list(w, "Warnings:", t.Warnings)
 	list(w, "Files:", t.Files)
+}
+
+// judged writes the verdict, what it rests on, and what it means where delays of the
+// client are in it.
+func judged(w io.Writer, j *metrics.Judgement) {
+	if j == nil {
+		return
+	}
+	line(w, "")
+	wrapped(w, fmt.Sprintf("Verdict: %s. ", j.Verdict), j.Sentence)
+	for _, r := range j.Reasons {
+		wrapped(w, "  - ", r.Text)
+	}
+	if text := meaning(j); text != "" {
+		wrapped(w, "  ", text)
+	}
+}
+
+// meaning says what it is for the numbers that the client was late; "" where no such
+// rule was broken.
+func meaning(j *metrics.Judgement) string {
+	late := []string{"lag", "behind", "rx_delay", "sched_wait", "pause", "cpu", "gc", "throttled", "canary", "achieved_rate"}
+	if j.Verdict == metrics.Valid || !slices.ContainsFunc(j.Reasons, func(r metrics.Reason) bool {
+		return r.Verdict != metrics.Valid && slices.Contains(late, r.Rule)
+	}) {
+		return ""
+	}
+	if j.Verdict == metrics.Invalid {
+		return "The numbers are not the server's alone. Most often the client's machine is too busy or too small for this load."
+	}
+	return "The numbers may hold delays of the client. Most often its machine is busy with other work."
 }
 
 // chunks writes what the events told of their tokens.

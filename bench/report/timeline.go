@@ -86,7 +86,7 @@ func Timeline(w io.Writer, p Page, records []metrics.Record, series *metrics.Ser
 		if len(t.Percentiles) > 0 {
 			charts = append(charts, "percentiles")
 		}
-		p.Notes = append(p.Notes, figures.certainty()...)
+		p.Notes = append(append(figures.verdictNotes(), p.Notes...), figures.certainty()...)
 		below = figures.page()
 	}
 	if t.Health = healthPanels(series); t.Health != nil {
@@ -98,6 +98,25 @@ func Timeline(w io.Writer, p Page, records []metrics.Record, series *metrics.Ser
 		}
 	}
 	return p.write(w, charts, below, t)
+}
+
+// verdictNotes are the verdict and what it rests on; nil without one.
+func (t *Table) verdictNotes() (notes []string) {
+	j := t.Verdict
+	if j == nil {
+		return nil
+	}
+	text := fmt.Sprintf("Verdict: %s. %s", j.Verdict, j.Sentence)
+	for i, r := range j.Reasons {
+		text += map[bool]string{true: " Reasons: ", false: "; "}[i == 0] + r.Text
+	}
+	if len(j.Reasons) > 0 {
+		text += "."
+	}
+	if why := meaning(j); why != "" {
+		text += " " + why
+	}
+	return []string{text}
 }
 
 func describe(r *metrics.Record) request {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -373,10 +374,10 @@ func (r *Run) value(key string) string {
 }
 
 // OfSameRun tells that a manifest is that of the run of a result: it has the same
-// counts and duration.
+// counts and, but for the rounding of the last digits, the same duration.
 func (r *Run) OfSameRun(o *Run) bool {
 	a, b := r.Metric("duration"), o.Metric("duration")
-	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && a.Value == b.Value
+	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && math.Abs(a.Value-b.Value) <= 1e-9*b.Value
 }
 
 // Describe adds the facts of a manifest of the same run, and the figures that the

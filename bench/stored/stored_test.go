@@ -161,3 +161,15 @@ func FuzzRead(f *testing.F) {
 		stored.Differences(runs)
 	})
 }
+
+// A manifest is written from the same duration by another path: its last digits may
+// be rounded.
+func TestOfSameRun(t *testing.T) {
+	result := one(t, "a.json", []byte(strings.Replace(ours, `"duration": 0.67`, `"duration": 5.893165813`, 1)))
+	for seconds, same := range map[string]bool{"5.893165813": true, "5.8931658129999995": true, "5.89317": false, "5.89316": false} {
+		other := one(t, "b.json", []byte(strings.Replace(ours, `"duration": 0.67`, `"duration": `+seconds, 1)))
+		if got := other.OfSameRun(&result); got != same {
+			t.Errorf("%s s beside 5.893165813 s: %v", seconds, got)
+		}
+	}
+}

@@ -343,7 +343,7 @@ func appendTo(path string, form func(io.Writer) error) error {
 // newReport is a report with what is known before.
 func (l *gateLine) newReport(mode gate.Mode) *gate.Report {
 	return &gate.Report{
-		Mode: mode, At: gate.Stamp(time.Now()), Rule: l.rule,
+		Mode: mode, At: gate.Stamp(time.Now()), Rule: l.rule.WithDefaults(),
 		Advisory: []gate.MetricDecision{}, Requirements: []gate.Finding{}, Checks: []gate.Check{}, Pairs: []gate.Pair{}, Runs: []gate.Run{}, Differences: []string{}, Notes: []string{},
 	}
 }

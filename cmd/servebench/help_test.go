@@ -152,3 +152,13 @@ func TestHelpCommand(t *testing.T) {
 		}
 	}
 }
+
+// A flag behind a file would be read as a file.
+func TestFlagsStandBeforeFiles(t *testing.T) {
+	for _, words := range [][]string{{"compare", "a.json", "b.json", "--format", "csv"}, {"hdr", "a.hdr", "--json"}, {"manifest", "show", "a.json", "-x"}} {
+		code, _, errs := command(t, words...)
+		if code != exitUsage || !strings.Contains(errs, "stands behind a file; want flags first") || strings.Contains(errs, "no such file") {
+			t.Errorf("%v: exit %d: %s", words, code, errs)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func application(t *terminal) *cli.App {
 	cli.VersionPrinter = func(*cli.Context) {
 		fmt.Fprintf(t.out, "servebench %s (%s, %s/%s, %s)\n", bench.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, tokenizerBuild)
 	}
-	return &cli.App{
+	app := &cli.App{
 		Name:                      "servebench",
 		Usage:                     "measure OpenAI-compatible LLM servers",
 		Description:               "servebench serve --help lists the flags of a benchmark, servebench sim --help those of the simulator, servebench manifest --help what there is for manifests, servebench config --help what there is for run files.",
@@ -140,6 +140,27 @@ func application(t *terminal) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
+	}
+	flagsFirst(app.Commands)
+	return app
+}
+
+// flagsFirst refuses flags behind files, which would be taken for files.
+func flagsFirst(commands []*cli.Command) {
+	for _, cmd := range commands {
+		flagsFirst(cmd.Subcommands)
+		if cmd.SkipFlagParsing || cmd.Action == nil {
+			continue
+		}
+		act := cmd.Action
+		cmd.Action = func(c *cli.Context) error {
+			for _, word := range c.Args().Slice() {
+				if len(word) > 1 && strings.HasPrefix(word, "-") {
+					return usagef("%s stands behind a file; want flags first: servebench %s %s ... FILE (a file of that name is ./%s)", quoteWord(word), c.Command.FullName(), word, word)
+				}
+			}
+			return act(c)
+		}
 	}
 }
 

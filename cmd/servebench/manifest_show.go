@@ -116,9 +116,24 @@ func showRun(w io.Writer, r *manifest.Run) error {
 	if err := showResults(w, r.Results); err != nil {
 		return err
 	}
+	showVerdict(w, r.Measurement.Extensions)
 	showArtifacts(w, r.Artifacts)
 	showWarnings(w, r.Warnings)
 	return nil
+}
+
+// showVerdict writes what servebench judged of its own measurement, if it did.
+func showVerdict(w io.Writer, extensions map[string]any) {
+	verdict, _ := extensions["servebench.verdict"].(string)
+	reasons, _ := extensions["servebench.verdict_reasons"].([]any)
+	line(w, "verdict", verdict)
+	for i, reason := range reasons {
+		if i == shownFew {
+			line(w, "", fmt.Sprintf("and %d more", len(reasons)-i))
+			return
+		}
+		line(w, "", fmt.Sprint(reason))
+	}
 }
 
 func subjectLine(s *manifest.Subject) string {

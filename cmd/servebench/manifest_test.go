@@ -269,3 +269,13 @@ func TestManifestSchema(t *testing.T) {
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, os.ErrPermission }
+
+func TestManifestShowsTheVerdict(t *testing.T) {
+	var b strings.Builder
+	showVerdict(&b, map[string]any{"servebench.verdict": "SUSPECT", "servebench.verdict_reasons": []any{"late", "busy"}})
+	showVerdict(&b, map[string]any{"servebench.verdict": 3, "servebench.verdict_reasons": "none"}) // by another hand
+	showVerdict(&b, nil)
+	if want := "verdict    SUSPECT\n           late\n           busy\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

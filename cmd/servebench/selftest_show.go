@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/servebench/servebench/bench"
@@ -113,7 +114,11 @@ func milli(ms float64, known bool) string {
 	if !known {
 		return "-"
 	}
-	return fmt.Sprintf("%.3f ms", ms)
+	decimals := 3 // fewer where the column had no room
+	for limit := 100.0; decimals > 0 && math.Abs(ms) >= limit; limit *= 10 {
+		decimals--
+	}
+	return fmt.Sprintf("%.*f ms", decimals, ms)
 }
 
 func micro(ms *float64) string {
@@ -129,7 +134,7 @@ func writeSelftestEnd(w io.Writer, r *selftest.Report) error {
 	b.WriteByte('\n')
 	tell := func(v *float64) string {
 		if v == nil {
-			return "unknown (too few samples)"
+			return "unknown, too few samples"
 		}
 		return milli(*v, true)
 	}
@@ -138,7 +143,7 @@ func writeSelftestEnd(w io.Writer, r *selftest.Report) error {
 	if f.Stamps != "kernel" {
 		stamps = "without kernel stamps"
 	}
-	fmt.Fprintf(&b, "Floor of this machine (%s, %s): TTFT bias %s (p50), ITL error %s (p99)\n", plural(f.Concurrency, "stream"), stamps, tell(f.TTFTBiasP50), tell(f.ITLErrorP99))
+	fmt.Fprintf(&b, "Floor of this machine (%s, %s): TTFT bias p50 %s, ITL error p99 %s\n", plural(f.Concurrency, "stream"), stamps, tell(f.TTFTBiasP50), tell(f.ITLErrorP99))
 	switch {
 	case r.TurnedAt == nil:
 		fmt.Fprintf(&b, "VALID at every step, up to %s and %.0f events/s\n", plural(r.MaxValid.Concurrency, "stream"), r.MaxValid.EventsPerSecond)

@@ -182,7 +182,7 @@ func TestSelftestTellsWhatItFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-Floor of this machine (100 streams, with kernel stamps): TTFT bias 0.080 ms (p50), ITL error unknown (too few samples) (p99)
+Floor of this machine (100 streams, with kernel stamps): TTFT bias p50 0.080 ms, ITL error p99 unknown, too few samples
 VALID up to 100 streams and 9900 events/s, SUSPECT at 500: a; b
 Stopped early: no\x1btime
 FAIL: it did not see
@@ -201,5 +201,14 @@ FAIL: it did not see
 	}
 	if text, err := json.Marshal(r); err != nil || !gjson.ValidBytes(text) {
 		t.Error(err)
+	}
+}
+
+// A long delay has fewer decimals, so that it stays in its column.
+func TestSelftestColumns(t *testing.T) {
+	for ms, want := range map[float64]string{0.0804: "0.080 ms", 99.9: "99.900 ms", 871.089: "871.09 ms", 1653.822: "1653.8 ms", 23256.801: "23257 ms"} {
+		if got := milli(ms, true); got != want {
+			t.Errorf("%v: %q, want %q", ms, got, want)
+		}
 	}
 }

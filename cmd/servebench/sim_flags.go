@@ -104,7 +104,7 @@ var simOwnFlags = []flagSpec{
 		More: "So that a program that starts the simulator need not live to end it."},
 	{Name: "jitter", Group: inSimServer, Kind: kindFloat, Default: "0", Help: "spread of the times, 0 to 1",
 		More: "The standard deviation of a log-normal factor of mean 1: on each wait and gap with fixed timing, on each step of the engine model."},
-	{Name: "reasoning-tokens", Group: inSimServer, Kind: kindInt, Default: "0", Help: "tokens at the start of a chat's answer that are reasoning, as with --reasoning-parser"},
+	{Name: "reasoning-tokens", Group: inSimServer, Kind: kindInt, Default: "0", Help: "first tokens of a chat's answer that are reasoning"},
 
 	{Name: "ttft", Group: inSimFixed, Default: "50ms", Help: "time to first token", More: "Token k of a request with n prompt tokens is due ttft + n*per-prompt-token + k*itl after it was admitted."},
 	{Name: "itl", Group: inSimFixed, Default: "10ms", Help: "time between tokens"},
@@ -138,7 +138,7 @@ var simOwnFlags = []flagSpec{
 
 // simVLLMFlags are vLLM's that have an effect, with what the snapshot does not say.
 var simVLLMFlags = []flagSpec{
-	{Name: "model", Word: true, Unset: "any", Help: "MODEL, as a word: the name of the model, and the only one served"},
+	{Name: "model", Word: true, Unset: "any", Help: "MODEL, as a word: the model's name, the only one served"},
 	{Name: "served-model-name", Unset: "MODEL", Help: "the names it is served by"},
 	{Name: "lora-modules", Help: "NAME=PATH ... of adapters: their names are served too"},
 	{Name: "host", Default: "127.0.0.1", Help: "address to listen on"},

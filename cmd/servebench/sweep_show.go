@@ -34,7 +34,7 @@ func (v *sweepView) pause() {
 func (v *sweepView) starting(s sweep.Step) {
 	v.pause()
 	if !isEmbedded(s.Point.Server) {
-		v.t.notef("[%d/%d] %s: starting the server", s.Number, s.Of, s.Point.ID)
+		v.t.notef("%s%s: starting the server", numbered(s), s.Point.ID)
 	}
 }
 
@@ -49,11 +49,20 @@ func (v *sweepView) began(s sweep.Step) *bench.Progress {
 
 func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
 	v.pause()
-	line := fmt.Sprintf("[%d/%d] %s: %s", s.Number, s.Of, describeStep(s), upshot(res))
+	line := fmt.Sprintf("%s%s: %s", numbered(s), describeStep(s), upshot(res))
 	if left != (sweep.Estimate{}) {
 		line += fmt.Sprintf("; left: %v", left)
 	}
 	v.t.notef("%s", line)
+}
+
+// numbered is which run of how many; "" for one alone, such as those of a gate, whose
+// names have the number.
+func numbered(s sweep.Step) string {
+	if s.Of == 1 {
+		return ""
+	}
+	return fmt.Sprintf("[%d/%d] ", s.Number, s.Of)
 }
 
 // describeStep is a run in a few words.

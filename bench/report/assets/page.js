@@ -185,7 +185,7 @@
           }
         },
         xAxis: { type: "value", name: "s since the start of the load", nameLocation: "middle", nameGap: 28, min: 0 },
-        yAxis: two ? [axis, { type: "value", min: 0, splitLine: { show: false } }] : axis,
+        yAxis: two ? [axis, { type: "value", min: 0, name: p.right, nameGap: 10, splitLine: { show: false } }] : axis,
         series: p.series.map(function (s, k) {
           return {
             name: s.name, type: "line", yAxisIndex: s.right ? 1 : 0, symbol: s.values.length > 60 ? "none" : "circle", symbolSize: 5,
@@ -295,6 +295,7 @@
   // The pairs of a gate: their changes as dots, the mean with its bounds, and the loss
   // that was to be found.
   function pairs(g) {
+    if (g.pairs.length === 0) { return; } // the page has no place for them
     var marks = [{ yAxis: 0, lineStyle: { color: "#868e96" }, label: { formatter: "no change" } },
       { yAxis: g.effect, lineStyle: { color: "#e03131" }, label: { formatter: g.effect.toFixed(1) + " %" } }];
     if (g.mean !== null) { marks.push({ yAxis: g.mean, lineStyle: { color: "#4c6ef5", type: "solid" }, label: { formatter: "mean" } }); }
