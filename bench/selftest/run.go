@@ -236,9 +236,9 @@ type cpuWatch struct {
 func (w *cpuWatch) entered(phase string) {
 	switch phase {
 	case "run":
-		w.began, w.known = processCPU()
+		w.began, w.known = bench.ProcessCPU()
 	case "results":
-		end, ok := processCPU()
+		end, ok := bench.ProcessCPU()
 		w.used, w.known = end-w.began, w.known && ok
 	}
 }
