@@ -191,7 +191,8 @@ func (s *session) sampleAll(ctx context.Context, form string) (sum sample, err e
 		}
 		return err
 	})
-	for _, g := range got {
+	sum = got[0]
+	for _, g := range got[1:] {
 		sum = sum.plus(g)
 	}
 	return sum, err
@@ -208,9 +209,13 @@ type sample struct {
 }
 
 func (s sample) plus(o sample) sample {
+	total := s.total + o.total
+	if s.total < 0 || o.total < 0 {
+		total = -1
+	}
 	return sample{
 		s.events + o.events, s.bytes + o.bytes, s.tokens + o.tokens, s.silent + o.silent, s.hidden + o.hidden,
-		s.recounted || o.recounted, s.total + o.total,
+		s.recounted || o.recounted, total,
 	}
 }
 

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 )
 
@@ -27,4 +29,25 @@ func TestGiveRoom(t *testing.T) {
 			t.Errorf("%d became %d, then %d", same, got, after)
 		}
 	}
+}
+
+// The room is for a heap that grows too: what a run keeps must not raise it.
+func TestRoomStays(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	debug.FreeOSMemory()
+	defer giveRoom()()
+	kept := make([]byte, 3*gcRoom)
+	var room int64
+	for range 1000 { // the first collections still go by the old share
+		runtime.GC()
+		heap := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
+		metrics.Read(heap)
+		if room = int64(heap[0].Value.Uint64()) - int64(heap[1].Value.Uint64()); room <= gcRoom {
+			break
+		}
+	}
+	if room > gcRoom {
+		t.Errorf("a heap of %d MB may grow by %d MB", len(kept)>>20, room>>20)
+	}
+	runtime.KeepAlive(kept)
 }

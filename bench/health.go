@@ -185,14 +185,14 @@ func (s *sampler) init() {
 	s.wait, s.waits = timeWait()
 	s.first.read()
 	s.last.read()
-	s.cpu, _ = processCPU()
+	s.cpu, _ = ProcessCPU()
 }
 
 // window is what has changed since the last one, and what is the case now.
 func (s *sampler) window() (w window) {
 	next := &s.spare
 	next.read()
-	cpu, counted := processCPU()
+	cpu, counted := ProcessCPU()
 	if w.used = (cpu - s.cpu).Seconds(); !counted {
 		w.used = math.NaN()
 	}

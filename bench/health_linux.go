@@ -8,17 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
-
-// processCPU is the CPU time that this process has used, in user and in kernel mode.
-func processCPU() (used time.Duration, ok bool) {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0, false
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), true
-}
 
 // cpuStats are the files in which the kernel counts how often this process's control
 // groups were held back: its own group's and those above it, in either version.

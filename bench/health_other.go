@@ -2,11 +2,7 @@
 
 package bench
 
-import "time"
-
-// What the kernel tells is read on Linux alone.
-func processCPU() (used time.Duration, ok bool) { return 0, false }
-
+// What the kernel tells is read on Linux alone, but for the CPU time.
 func cpuStats() []string { return nil }
 
 func throttledPeriods([]string) (n int, ok bool) { return 0, false }

@@ -312,7 +312,7 @@ func (r *Result) setMetric(o *object, name string) {
 	o.set("std_"+name+"_ms", value(d.Std))
 	for _, p := range r.Config.Percentiles {
 		v, _ := d.Percentile(p)
-		o.set("p"+strconv.FormatFloat(p, 'f', -1, 64)+"_"+name+"_ms", value(v))
+		o.set(percentileKey(p)+"_"+name+"_ms", value(v))
 	}
 }
 
@@ -333,7 +333,7 @@ func (r *Result) setOwn(o *object) {
 	if r.Judgement != nil {
 		own.set("verdict", r.Judgement.Verdict)
 		own.set("verdict_reasons", r.Reasons())
-		own.set("attribution", r.Judgement.Sentence)
+		own.set("verdict_attribution", r.Judgement.Sentence)
 	}
 	if r.Figures != nil {
 		own.set("health", r.health())
@@ -432,7 +432,7 @@ func distJSON(d *metrics.Dist, percentiles []float64) *object {
 	o.set("max", float(d.Max))
 	for _, p := range percentiles {
 		if v, ok := d.Percentile(p); ok {
-			o.set("p"+strconv.FormatFloat(p, 'f', -1, 64), float(v))
+			o.set(percentileKey(p), float(v))
 		}
 	}
 	o.set("source", d.Source)

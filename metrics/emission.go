@@ -10,9 +10,10 @@ import (
 // emission finds the second in which most output tokens came: the largest number
 // in any window [t, t+1s) of a run.
 //
-// Tokens are counted in bins so short that few events come in each. That bounds what a window that begins in a bin can hold, so that events are put in
-// order only where a bin's bound is above the best that is known. There are few
-// such bins, but in a run whose rate does not vary at all.
+// Tokens are counted in bins so short that few events come in each. That bounds
+// what a window that begins in a bin can hold, so that events are put in order only
+// where a bin's bound is above the best that is known. There are few such bins, but
+// in a run whose rate does not vary at all.
 //
 // Tokens are counted in units so small that the parts of a request's tokens add
 // up to them, and the run's to 2^62 at most: all sums are exact.

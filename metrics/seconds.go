@@ -103,7 +103,7 @@ func SeriesOf(records []Record, o Options) Series {
 		length = max(length, records[i].Done)
 	}
 	n, width := Slices(length)
-	t := slicer{width: width, slices: make([]slice, n), full: make([]int, n+1)}
+	t := slicer{open: newOccupancy(n, width), slices: make([]slice, n)}
 	for i := range records {
 		if r := &records[i]; r.issued() {
 			t.add(r, o)
@@ -114,25 +114,65 @@ func SeriesOf(records []Record, o Options) Series {
 
 // slicer counts what happens in each slice.
 type slicer struct {
-	width  time.Duration
+	open   occupancy
 	slices []slice
-	full   []int // requests that are in flight for all of a slice, as differences
 }
 
 type slice struct {
 	sends, events, reads int
-	busy                 time.Duration // of requests in flight for a part of it
 	lag, queue, rx       tail
 }
 
+// occupancy counts the requests in flight in each slice of a run.
+type occupancy struct {
+	width time.Duration
+	busy  []time.Duration // of requests in flight for a part of a slice
+	full  []int           // requests that are in flight for all of it, as differences
+}
+
+func newOccupancy(n int, width time.Duration) occupancy {
+	return occupancy{width, make([]time.Duration, n), make([]int, n+1)}
+}
+
 // at is the slice of an instant.
-func (t *slicer) at(d time.Duration) int {
-	return min(int(max(d, 0)/t.width), len(t.slices)-1)
+func (o *occupancy) at(d time.Duration) int {
+	return min(int(max(d, 0)/o.width), len(o.busy)-1)
+}
+
+// add counts a request from sent to done.
+func (o *occupancy) add(sent, done time.Duration) {
+	first, last := o.at(sent), o.at(done)
+	if last <= first {
+		o.busy[first] += max(0, done-max(sent, 0))
+		return
+	}
+	o.busy[first] += time.Duration(first+1)*o.width - max(sent, 0)
+	o.busy[last] += done - time.Duration(last)*o.width
+	o.full[first+1]++
+	o.full[last]--
+}
+
+// seconds is the length of a slice; the last one ends with the run.
+func (o *occupancy) seconds(k int, length time.Duration) float64 {
+	end := time.Duration(k+1) * o.width
+	if k == len(o.busy)-1 {
+		end = length
+	}
+	return max(end-time.Duration(k)*o.width, 1).Seconds()
+}
+
+// mean is the mean number in each slice of a run of that length.
+func (o *occupancy) mean(length time.Duration) []float64 {
+	full, means := 0, make([]float64, len(o.busy))
+	for k := range means {
+		full += o.full[k]
+		means[k] = float64(full) + o.busy[k].Seconds()/o.seconds(k, length)
+	}
+	return means
 }
 
 func (t *slicer) add(r *Record, o Options) {
-	k := t.at(r.Sent)
-	sl := &t.slices[k]
+	sl := &t.slices[t.open.at(r.Sent)]
 	sl.sends++
 	if o.OpenLoop || r.Slot != 0 {
 		sl.lag.add(r.Lag())
@@ -140,13 +180,13 @@ func (t *slicer) add(r *Record, o Options) {
 	if o.OpenLoop {
 		sl.queue.add(r.QueueWait())
 	}
-	t.inFlight(k, r)
+	t.open.add(r.Sent, r.Done)
 	// Arrivals ascend: the slice is looked for where it changes only.
 	from, to := time.Duration(0), time.Duration(-1)
 	for i, at := range r.Arrivals {
 		if at < from || at >= to {
-			k := t.at(at)
-			sl, from, to = &t.slices[k], time.Duration(k)*t.width, time.Duration(k+1)*t.width
+			k := t.open.at(at)
+			sl, from, to = &t.slices[k], time.Duration(k)*t.open.width, time.Duration(k+1)*t.open.width
 		}
 		sl.events++
 		if i >= len(r.RxDelay) {
@@ -160,21 +200,8 @@ func (t *slicer) add(r *Record, o Options) {
 	}
 }
 
-// inFlight counts a request that was sent in slice k for as long as it was in flight.
-func (t *slicer) inFlight(k int, r *Record) {
-	last := t.at(r.Done)
-	if last <= k {
-		t.slices[k].busy += max(0, r.Done-r.Sent)
-		return
-	}
-	t.slices[k].busy += time.Duration(k+1)*t.width - max(r.Sent, 0)
-	t.slices[last].busy += r.Done - time.Duration(last)*t.width
-	t.full[k+1]++
-	t.full[last]--
-}
-
 func (t *slicer) series(length time.Duration, o Options) Series {
-	s := Series{Width: t.width}
+	s := Series{Width: t.open.width}
 	column := func(name string, of func(k int, sl *slice) float64) {
 		values := make([]float64, len(t.slices))
 		for k := range t.slices {
@@ -182,17 +209,10 @@ func (t *slicer) series(length time.Duration, o Options) Series {
 		}
 		s.Add(name, values)
 	}
-	// The last slice is as long as the run.
-	seconds := func(k int) float64 {
-		return min(t.width, max(length-time.Duration(k)*t.width, 1)).Seconds()
-	}
+	seconds := func(k int) float64 { return t.open.seconds(k, length) }
 	column("sends_per_s", func(k int, sl *slice) float64 { return float64(sl.sends) / seconds(k) })
 	column("events_per_s", func(k int, sl *slice) float64 { return float64(sl.events) / seconds(k) })
-	full := 0
-	column("in_flight", func(k int, sl *slice) float64 {
-		full += t.full[k]
-		return float64(full) + sl.busy.Seconds()/seconds(k)
-	})
+	s.Add("in_flight", t.open.mean(length))
 	column("events_per_read", func(_ int, sl *slice) float64 { return float64(sl.events) / float64(sl.reads) }) // 0/0 is NaN
 	both := func(name string, of func(sl *slice) *tail) {
 		column(name+"_p99_ms", func(_ int, sl *slice) float64 { return of(sl).p99() })

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +16,15 @@ const (
 	Suspect Verdict = "SUSPECT"
 	Invalid Verdict = "INVALID"
 )
+
+// Worse is the worse of two verdicts; "", which is none, is the best.
+func (v Verdict) Worse(o Verdict) Verdict {
+	order := []Verdict{Valid, Suspect, Invalid}
+	if slices.Index(order, o) > slices.Index(order, v) {
+		return o
+	}
+	return v
+}
 
 // Culprit says who was slow.
 type Culprit string

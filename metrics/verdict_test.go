@@ -179,3 +179,14 @@ func TestFiguresOfRecords(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+func TestWorseVerdict(t *testing.T) {
+	order := []metrics.Verdict{"", metrics.Valid, metrics.Suspect, metrics.Invalid}
+	for i, a := range order {
+		for j, b := range order {
+			if got, want := a.Worse(b), order[max(i, j)]; got != want {
+				t.Errorf("%s and %s: %s, want %s", a, b, got, want)
+			}
+		}
+	}
+}

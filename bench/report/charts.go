@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,9 +114,9 @@ func (t *Table) page() table {
 	out.Head = append(out.Head, percentileName(high)+" at most", "rho", "n in effect")
 	client := slices.DeleteFunc(slices.Clone(t.Own), func(r Row) bool { return !r.Client })
 	for _, r := range slices.Concat(t.latencies(), t.steadyRows(), client) {
-		in := t.independence(r.Label)
+		in := t.independence(r.Dist)
 		mean := figureText(r.Dist.Mean)
-		if in != nil && in.Mean != nil && math.Abs(in.Mean.Value-r.Dist.Mean) <= 1e-9*r.Dist.Mean { // the same reading
+		if in != nil && in.Mean != nil {
 			mean += "\n" + span(in.Mean.Interval)
 		}
 		row := []string{r.label(), strconv.Itoa(r.Dist.N), mean}
@@ -140,14 +139,27 @@ func (t *Table) page() table {
 	return out
 }
 
-// independence is that of one of vLLM's metrics over the whole run, by its name.
-func (t *Table) independence(name string) *metrics.Independence {
-	if t.Analysis == nil {
+// independence is that of a metric over the whole run, in the reading in which it was
+// looked at; nil for another.
+func (t *Table) independence(d *metrics.Dist) *metrics.Independence {
+	a, s := t.Analysis, t.Summary
+	if a == nil {
 		return nil
 	}
-	return map[string]*metrics.Independence{
-		"TTFT": &t.Analysis.TTFT, "TPOT": &t.Analysis.TPOT, "ITL": &t.Analysis.ITL, "E2EL": &t.Analysis.E2EL,
-	}[name]
+	for _, m := range []struct {
+		of *metrics.Dist
+		in *metrics.Independence
+	}{{s.VLLM.TTFT, &a.TTFT}, {s.Token.TPOT, &a.TPOT}, {s.Token.ITL, &a.ITL}, {s.Token.E2EL, &a.E2EL}} {
+		if sameDist(m.of, d) {
+			return m.in
+		}
+	}
+	return nil
+}
+
+// sameDist tells that two readings of a metric are one.
+func sameDist(a, b *metrics.Dist) bool {
+	return a == b || a != nil && b != nil && a.N == b.N && a.Mean == b.Mean && a.Max == b.Max
 }
 
 // certainty is what the screen says below its intervals, as the lines of a page.

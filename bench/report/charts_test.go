@@ -76,3 +76,34 @@ func TestTimelineOfFailures(t *testing.T) {
 		t.Error("the page is not as it should be")
 	}
 }
+
+// Chunks without a token make the readings differ: the steady state says which its
+// gaps are of, and what is known of the gaps between tokens stands beside those alone.
+// The plateau is the whole run here, with the same samples.
+func TestReadingsAreNotMixed(t *testing.T) {
+	var records []metrics.Record
+	for i := range 40 {
+		sent := time.Duration(i) * time.Second
+		r := metrics.Record{Seq: i, Due: sent, Slot: sent, Sent: sent, Done: sent + 999*msec, Outcome: metrics.OK, OutputTokens: 3, TokenSource: metrics.FromUsage, NotBearing: []int{0}}
+		for j := range 4 {
+			r.Arrivals = append(r.Arrivals, sent+time.Duration(100+200*j+(i*37+j*11)%50)*msec)
+		}
+		records = append(records, r)
+	}
+	s := metrics.Summarize(records, metrics.Options{})
+	table := &Table{
+		Summary: s, Analysis: metrics.Analyze(records, s, metrics.Options{}, metrics.Load{Concurrency: 1}), Sections: []Section{SectionOf("ttft", s.VLLM.TTFT), SectionOf("itl", s.VLLM.ITL)},
+		Own: []Row{{Label: "ITL, token events", Dist: s.Token.ITL}},
+	}
+	var got []string
+	for _, row := range table.page().Rows {
+		label := row[0]
+		if row[len(row)-1] != "" {
+			label += " *"
+		}
+		got = append(got, label)
+	}
+	if diff := cmp.Diff([]string{"TTFT *", "ITL", "ITL, token events *", "TTFT, steady state *", "ITL (token), steady state *"}, got); diff != "" {
+		t.Error(diff)
+	}
+}

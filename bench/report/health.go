@@ -115,8 +115,7 @@ type curve struct {
 }
 
 // healthPanels are the charts of the client's health; those without a value are left
-// out. The p99 and the most of one delay are of one colour family, so they stand next
-// to each other.
+// out.
 func healthPanels(s *metrics.Series) *healthData {
 	if s == nil {
 		return nil

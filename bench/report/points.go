@@ -131,11 +131,8 @@ func (f figure) inside(p *Point) *[2]float64 {
 
 // verdict is the worst of the trials; "" where none is known.
 func (p *Point) verdict() (worst metrics.Verdict) {
-	order := []metrics.Verdict{"", metrics.Valid, metrics.Suspect, metrics.Invalid}
 	for _, t := range p.Trials {
-		if slices.Index(order, t.Verdict) > slices.Index(order, worst) {
-			worst = t.Verdict
-		}
+		worst = worst.Worse(t.Verdict)
 	}
 	return worst
 }

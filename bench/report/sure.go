@@ -53,17 +53,27 @@ func (t *Table) latencies() (rows []Row) {
 	return rows
 }
 
-// steadyRows are vLLM's metrics that are shown, inside a plateau that is long enough.
+// steadyRows are the metrics that are shown, inside a plateau that is long enough. But
+// for TTFT they are read by events with tokens, which is said where that is not the
+// same.
 func (t *Table) steadyRows() (rows []Row) {
 	if t.Analysis == nil || t.Analysis.Steady == nil || tooShort(t.Analysis.Steady) != "" {
 		return nil
 	}
-	s := t.Analysis.Steady
+	s, run := t.Analysis.Steady, t.Summary
+	of := map[string][2]*metrics.Dist{
+		"TTFT": {s.TTFT, run.VLLM.TTFT}, "TPOT": {s.TPOT, run.Token.TPOT}, "ITL": {s.ITL, run.Token.ITL}, "E2EL": {s.E2EL, run.Token.E2EL},
+	}
 	for _, sec := range t.Sections {
-		d := map[string]*metrics.Dist{"TTFT": s.TTFT, "TPOT": s.TPOT, "ITL": s.ITL, "E2EL": s.E2EL}[sec.Name]
-		if d != nil {
-			rows = append(rows, Row{Label: sec.Name + ", steady state", Dist: d})
+		inside, whole := of[sec.Name][0], of[sec.Name][1]
+		if inside == nil {
+			continue
 		}
+		label := sec.Name
+		if !sameDist(whole, sec.Dist) {
+			label += " (token)"
+		}
+		rows = append(rows, Row{Label: label + ", steady state", Dist: inside})
 	}
 	return rows
 }

@@ -236,9 +236,9 @@ type cpuWatch struct {
 func (w *cpuWatch) entered(phase string) {
 	switch phase {
 	case "run":
-		w.began, w.known = processCPU()
+		w.began, w.known = bench.ProcessCPU()
 	case "results":
-		end, ok := processCPU()
+		end, ok := bench.ProcessCPU()
 		w.used, w.known = end-w.began, w.known && ok
 	}
 }
@@ -273,7 +273,7 @@ func newStep(res *bench.Result) (*Step, error) {
 	}
 	s.EventsPerSecond = float64(s.Events) / res.Duration.Seconds()
 	s.Truth, s.Read = read.Truth(), read.Errors()
-	f := metrics.FiguresOf(res.Records, res.Summary, res.Analysis)
+	f := *res.Figures
 	s.EventsPerRead = f.EventsPerRead
 	if f.KernelStamps {
 		e := kernel.Errors()
@@ -292,13 +292,5 @@ func newStep(res *bench.Result) (*Step, error) {
 func (s *Step) judge(res *bench.Result, f metrics.Figures) {
 	s.Verdict, s.Reasons = res.Judgement.Verdict, res.Reasons()
 	f.KernelStamps = false
-	s.VerdictUnstamped = worse(s.Verdict, metrics.Judge(f, metrics.DefaultLimits).Verdict)
-}
-
-func worse(a, b metrics.Verdict) metrics.Verdict {
-	order := []metrics.Verdict{metrics.Valid, metrics.Suspect, metrics.Invalid}
-	if slices.Index(order, b) > slices.Index(order, a) {
-		return b
-	}
-	return a
+	s.VerdictUnstamped = s.Verdict.Worse(metrics.Judge(f, metrics.DefaultLimits).Verdict)
 }

@@ -458,12 +458,12 @@ func (o *options) table(res *bench.Result, saved []string) *report.Table {
 		Simulated: res.Simulated(), MaxConcurrency: c.MaxConcurrency, Seconds: res.Duration.Seconds(),
 		Summary: res.Summary, Analysis: res.Analysis, Verdict: res.Judgement, Health: res.Figures, Percentiles: c.Percentiles, Files: slices.Clone(saved), Speculation: res.Speculation,
 	}
-	if a := &res.Accounting; a.Asked != "chunks" && !t.Pooled {
-		t.Accounting = printable(a.Used + ", as " + a.Why)
-	}
 	rates := res.Rates()
 	t.RequestRate, t.OutputRate, t.TotalRate = rates.Requests, rates.OutputTokens, rates.TotalTokens
 	t.Pooled, t.SequenceRate = !c.API().Generates(), rates.Sequences
+	if a := &res.Accounting; a.Asked != "chunks" && !t.Pooled {
+		t.Accounting = printable(a.Used + ", as " + a.Why)
+	}
 	t.Probes, t.Diffusion = res.Probes, res.Diffusion
 	for _, e := range res.Errors(shownErrors) {
 		t.Errors = append(t.Errors, printable(e))

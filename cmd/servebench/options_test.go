@@ -12,6 +12,7 @@ import (
 
 	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/dataset"
+	"github.com/servebench/servebench/metrics"
 )
 
 // optionsOf reads a command line as serve does.
@@ -311,5 +312,16 @@ func TestArguments(t *testing.T) {
 	}
 	if _, ok := o.args["dry_run"]; ok {
 		t.Error("a flag of ours is no argument of vLLM's")
+	}
+}
+
+// Nothing is said of the tokens of events where there are none.
+func TestPooledTableHasNoTokenAccounting(t *testing.T) {
+	for backend, want := range map[string]string{"openai": "chunks, as it is so", "openai-embeddings": ""} {
+		res := &bench.Result{Plan: &bench.Plan{}, Summary: &metrics.Summary{}, Accounting: bench.Accounting{Asked: "auto", Used: "chunks", Why: "it is so"}}
+		res.Config.Backend = backend
+		if got := new(options).table(res, nil).Accounting; got != want {
+			t.Errorf("%s: %q, want %q", backend, got, want)
+		}
 	}
 }

@@ -23,7 +23,7 @@ type selftestView struct {
 }
 
 func (v *selftestView) began(streams int, p *bench.Progress) {
-	v.t.notef("%s", plural(streams, "stream"))
+	v.t.notef("%s", count(streams, "stream"))
 	// Without a terminal the line above is enough for a step of some seconds.
 	v.hide = showProgress(v.t.err, p, !isTerminal(v.t.err))
 }
@@ -57,13 +57,6 @@ func (v *selftestView) show(r *selftest.Report) error {
 		return enc.Encode(r)
 	}
 	return errors.Join(v.err, writeSelftestEnd(v.t.out, r))
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // selftestRow is a row of the table: numbers to the right, the verdict last.
@@ -143,14 +136,14 @@ func writeSelftestEnd(w io.Writer, r *selftest.Report) error {
 	if f.Stamps != "kernel" {
 		stamps = "without kernel stamps"
 	}
-	fmt.Fprintf(&b, "Floor of this machine (%s, %s): TTFT bias p50 %s, ITL error p99 %s\n", plural(f.Concurrency, "stream"), stamps, tell(f.TTFTBiasP50), tell(f.ITLErrorP99))
+	fmt.Fprintf(&b, "Floor of this machine (%s, %s): TTFT bias p50 %s, ITL error p99 %s\n", count(f.Concurrency, "stream"), stamps, tell(f.TTFTBiasP50), tell(f.ITLErrorP99))
 	switch {
 	case r.TurnedAt == nil:
-		fmt.Fprintf(&b, "VALID at every step, up to %s and %.0f events/s\n", plural(r.MaxValid.Concurrency, "stream"), r.MaxValid.EventsPerSecond)
+		fmt.Fprintf(&b, "VALID at every step, up to %s and %.0f events/s\n", count(r.MaxValid.Concurrency, "stream"), r.MaxValid.EventsPerSecond)
 	case r.MaxValid == nil:
-		fmt.Fprintf(&b, "Not VALID at any step: %s at %s", r.TurnedTo, plural(*r.TurnedAt, "stream"))
+		fmt.Fprintf(&b, "Not VALID at any step: %s at %s", r.TurnedTo, count(*r.TurnedAt, "stream"))
 	default:
-		fmt.Fprintf(&b, "VALID up to %s and %.0f events/s, %s at %d", plural(r.MaxValid.Concurrency, "stream"), r.MaxValid.EventsPerSecond, r.TurnedTo, *r.TurnedAt)
+		fmt.Fprintf(&b, "VALID up to %s and %.0f events/s, %s at %d", count(r.MaxValid.Concurrency, "stream"), r.MaxValid.EventsPerSecond, r.TurnedTo, *r.TurnedAt)
 	}
 	if r.TurnedAt != nil {
 		for _, s := range r.Steps {

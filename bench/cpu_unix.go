@@ -1,14 +1,15 @@
 //go:build unix
 
-package selftest
+package bench
 
 import (
 	"syscall"
 	"time"
 )
 
-// processCPU is the CPU time that this process has used, in user and in kernel mode.
-func processCPU() (time.Duration, bool) {
+// ProcessCPU is the CPU time that this process has used, in user and in kernel mode;
+// not ok where the system does not tell.
+func ProcessCPU() (used time.Duration, ok bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0, false
