@@ -17,7 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/servebench/servebench/bench/gate"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/internal/memnet"
 )
@@ -125,6 +128,11 @@ func TestGatePairs(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
+			for run, salt := range saltsOf(t, filepath.Join(dir, "runs")) {
+				if salt != "" {
+					t.Errorf("%s has the salt %s, though its server's cache was emptied", run, salt)
+				}
+			}
 			left, err := filepath.Glob(filepath.Join(dir, "runs", "*.state.json"))
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v %v", left, err)
@@ -144,18 +152,84 @@ func (h withoutReset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
+// saltsOf are the salts that the runs of a gate were sent with, by their names.
+func saltsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(f), ".result.json")
+		if !strings.Contains(name, "attempt") {
+			out[name] = gjson.GetBytes(data, "servebench.salt.value").String()
+		}
+	}
+	return out
+}
+
 // Where a cache cannot be emptied each pair has a salt of its own, the same on both
 // sides, and the verdict says so.
 func TestGateSalts(t *testing.T) {
-	dir := t.TempDir()
-	verdict := filepath.Join(dir, "v.json")
-	hosts := gateHosts{"a.test": simulator(time.Millisecond), "b.test": withoutReset{simulator(time.Millisecond)}}
-	code, out, errs := gated(t, hosts, gateFlags(filepath.Join(dir, "runs"), "--verdict", verdict)...)
-	if code != 0 {
-		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+	refuses := func() http.Handler { return withoutReset{simulator(time.Millisecond)} }
+	both := gateHosts{"a.test": refuses(), "b.test": refuses()}
+	for _, c := range []struct {
+		name  string
+		hosts gateHosts
+		more  []string
+		says  string
+		sides bool // even the sides of a pair differ
+	}{
+		{"one refuses", gateHosts{"a.test": simulator(time.Millisecond), "b.test": refuses()}, nil, "could not be emptied", false},
+		{"asked for", both, []string{"--salt=auto"}, "as --salt asks", false},
+		{"one server", both, []string{"--candidate-url", "http://a.test"}, "Both sides are one server", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			verdict, runs := filepath.Join(dir, "v.json"), filepath.Join(dir, "runs")
+			args := gateFlags(runs, append([]string{"--verdict", verdict}, c.more...)...)
+			if c.name == "one server" {
+				args = append(args[:2], args[4:]...)
+			}
+			code, out, errs := gated(t, c.hosts, args...)
+			if code != 0 {
+				t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+			}
+			if r := readReport(t, verdict); !strings.Contains(strings.Join(r.Notes, " "), c.says) || len(r.Runs) != 10 {
+				t.Errorf("%q %+v", r.Notes, r.Runs)
+			}
+			salts, seen := saltsOf(t, runs), map[string]bool{}
+			for k := 1; k <= 5; k++ {
+				a, b := salts[fmt.Sprintf("%02d-baseline", k)], salts[fmt.Sprintf("%02d-candidate", k)]
+				if a == "" || (a != b) != c.sides || seen[a] || seen[b] {
+					t.Errorf("pair %d: %q and %q of %v", k, a, b, salts)
+				}
+				seen[a], seen[b] = true, true
+			}
+		})
 	}
-	if r := readReport(t, verdict); !strings.Contains(strings.Join(r.Notes, " "), "each pair had a salt of its own") {
-		t.Errorf("%q", r.Notes)
+}
+
+// Salts are others in another gate.
+func TestGateSaltsAreItsOwn(t *testing.T) {
+	one := trials{salt: "x", options: map[string]*options{sideBaseline: {}, sideCandidate: {}}}
+	one.options[sideCandidate].config.Target.BaseURL = "http://b"
+	first := one.saltOf(sideBaseline, 1, false)
+	if first != one.saltOf(sideCandidate, 1, false) || first == one.saltOf(sideBaseline, 2, false) || first == one.saltOf(sideBaseline, 1, true) {
+		t.Error("a pair has one salt, another pair and a repeated run have others")
+	}
+	other := one
+	if other.salt = "y"; first == other.saltOf(sideBaseline, 1, false) {
+		t.Error("two gates have one salt")
+	}
+	one.options[sideBaseline].server = &server.Config{}
+	if first != one.saltOf(sideBaseline, 1, true) {
+		t.Error("a server that is started anew has no prompts of before")
 	}
 }
 
