@@ -33,9 +33,9 @@ type Report struct {
 	Simulated bool    `json:"simulated,omitempty"`
 	At        string  `json:"at"` // RFC 3339
 	Rule      Rule    `json:"rule"`
-	// Attempt counts gates of this name that were run before this one, and this one:
-	// a gate that is run until it is green is none.
-	Attempt int `json:"attempt,omitempty"`
+	// Attempt counts the gates that were run for this verdict, this one among them: a
+	// gate that is run until it is green is none.
+	Attempt int `json:"attempt"`
 
 	Primary      *MetricDecision  `json:"primary"`
 	Advisory     []MetricDecision `json:"advisory"`
@@ -190,7 +190,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	section("What does not hold:", broken)
 	section("What differs:", r.Differences)
-	section("Notes:", append(r.suspects(), r.Notes...))
+	section("Notes:", r.notes())
 	r.markdownPairs(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -242,6 +242,15 @@ func (r *Report) markdownPairs(b *strings.Builder) {
 		fmt.Fprintf(b, "| %d | %s | %s | %s | %s |\n", p.N, p.Order, value(p.Baseline), value(p.Candidate), change)
 	}
 	b.WriteString("\n</details>\n")
+}
+
+// notes are all that a reader must know besides.
+func (r *Report) notes() []string {
+	out := append(r.suspects(), r.Notes...)
+	if r.Attempt > 1 {
+		out = append(out, fmt.Sprintf("Attempt %d: a gate that is run until it passes shows nothing.", r.Attempt))
+	}
+	return out
 }
 
 // suspects names the runs that are not VALID.
@@ -303,7 +312,7 @@ func (r *Report) Text(w io.Writer) error {
 			line("does not hold: %s", c.Reason)
 		}
 	}
-	for _, n := range append(r.suspects(), r.Notes...) {
+	for _, n := range r.notes() {
 		line("note: %s", n)
 	}
 	if r.Simulated {

@@ -379,6 +379,17 @@ func (r *Run) OfSameRun(o *Run) bool {
 	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && a.Value == b.Value
 }
 
+// Same tells that both are one run, whichever of its files they were read from: a
+// result has the time at which it was written down, a manifest that of the start.
+func (r *Run) Same(o *Run) bool {
+	if !r.OfSameRun(o) {
+		return false
+	}
+	const saving = time.Minute
+	apart := r.At.Sub(o.At).Abs()
+	return apart <= saving || r.At.IsZero() || o.At.IsZero() || apart <= saving+time.Duration(r.Metric("duration").Value*float64(time.Second))
+}
+
 // Describe adds the facts of a manifest of the same run, and the figures that the
 // result does not have.
 func (r *Run) Describe(m *Run) {

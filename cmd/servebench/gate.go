@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +88,7 @@ type gateLine struct {
 	rest []string
 	// requirements are require, read.
 	requirements []gate.Requirement
+	secrets      []string // of the flags of a load, in no file
 }
 
 // readGateLine takes the flags of gate out of args. All mistakes are reported at once.
@@ -292,6 +295,10 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 	if failed == nil {
 		r.Conclude()
 	}
+	r, err := public(r, l.secrets)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	write := func(path string, form func(io.Writer) error) {
 		if path == "" {
@@ -332,6 +339,19 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 	return nil
 }
 
+// public is a report without what must not be published: names of files and reasons
+// may come from anywhere.
+func public(r *gate.Report, secrets []string) (*gate.Report, error) {
+	red := localRedactor(nil)
+	red.Secrets = append(red.Secrets, secrets...)
+	text, err := json.Marshal(r)
+	if err == nil {
+		text, err = cleanJSON(text, red)
+	}
+	clean := &gate.Report{}
+	return clean, errors.Join(err, json.Unmarshal(text, clean))
+}
+
 func appendTo(path string, form func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -343,9 +363,22 @@ func appendTo(path string, form func(io.Writer) error) error {
 // newReport is a report with what is known before.
 func (l *gateLine) newReport(mode gate.Mode) *gate.Report {
 	return &gate.Report{
-		Mode: mode, At: gate.Stamp(time.Now()), Rule: l.rule,
+		Mode: mode, Attempt: l.attempt(), At: gate.Stamp(time.Now()), Rule: l.rule,
 		Advisory: []gate.MetricDecision{}, Requirements: []gate.Finding{}, Checks: []gate.Check{}, Pairs: []gate.Pair{}, Runs: []gate.Run{}, Differences: []string{}, Notes: []string{},
 	}
+}
+
+// attempt counts this gate among those that were run for the same verdict: what GitHub
+// says of a job that is run again, or else the file that the verdict replaces.
+func (l *gateLine) attempt() int {
+	n, _ := strconv.Atoi(os.Getenv("GITHUB_RUN_ATTEMPT"))
+	if text, err := os.ReadFile(cmp.Or(l.verdict, os.DevNull)); err == nil {
+		var before gate.Report
+		if json.Unmarshal(text, &before) == nil && before.Schema == gate.Schema {
+			n = max(n, min(before.Attempt, math.MaxInt32)+1)
+		}
+	}
+	return max(1, n)
 }
 
 // readResults decides from stored results.
@@ -367,14 +400,29 @@ func (l *gateLine) readResults(t *terminal) (*gate.Report, error) {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--%s: %w", map[gate.Mode]string{gate.OfRuns: "history", gate.OfFile: "baseline"}[mode], err)}
 		}
 	}
-	own := slices.IndexFunc(baseline, func(b stored.Run) bool {
-		return slices.ContainsFunc(candidate, func(c stored.Run) bool { return b.At.Equal(c.At) && b.OfSameRun(&c) })
-	})
-	if mode == gate.OfRuns && own >= 0 {
-		t.notef("%s is the candidate itself, and left out of its history", baseline[own].Name)
-		baseline = slices.Delete(baseline, own, own+1)
+	if mode == gate.OfRuns {
+		// What a history keeps is fit to be published, and compared with what is, too.
+		publicFacts(slices.Concat(baseline, candidate))
+		baseline = slices.DeleteFunc(baseline, func(b stored.Run) bool {
+			own := slices.ContainsFunc(candidate, func(c stored.Run) bool { return b.Same(&c) })
+			if own {
+				t.notef("%s is the candidate itself, and left out of its history", b.Name)
+			}
+			return own
+		})
 	}
 	return l.decide(mode, baseline, candidate), nil
+}
+
+// publicFacts takes out of the runs' facts what must not be published.
+func publicFacts(runs []stored.Run) {
+	red := localRedactor(nil)
+	for i := range runs {
+		for j := range runs[i].Facts {
+			f := &runs[i].Facts[j]
+			f.Value = red.Hide(f.Value)
+		}
+	}
 }
 
 // decide makes a report of stored runs.

@@ -88,6 +88,7 @@ func (g *trials) prepare(ctx context.Context) error {
 			return err
 		}
 		g.options[side.name] = o
+		g.l.secrets = append(g.l.secrets, publicRedactor(&o.config, o.server).Secrets...)
 	}
 	first := g.options[sideBaseline]
 	switch g.salt = first.config.Salt; g.salt {
@@ -432,6 +433,7 @@ func (l *gateLine) runOnce(ctx context.Context, t *terminal) (*gate.Report, erro
 	if err != nil {
 		return nil, err
 	}
+	l.secrets = publicRedactor(&o.config, o.server).Secrets
 	if o.dryRun {
 		return nil, o.printPlan(ctx, t)
 	}

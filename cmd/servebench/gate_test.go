@@ -351,3 +351,47 @@ func TestGateOnGitHub(t *testing.T) {
 		t.Errorf("exit %d, %v\n%s\n%s", code, err, out, text)
 	}
 }
+
+// A gate that is run until it is green is none: the verdict counts.
+func TestGateAttempts(t *testing.T) {
+	dir := t.TempDir()
+	good, verdict := write(t, dir, "good.json", keptResult(900, "VALID", "aa")), filepath.Join(dir, "v.json")
+	for n := 1; n <= 3; n++ {
+		_, out, _ := command(t, "gate", "--baseline", good, "--result", good, "--verdict", verdict)
+		if r := readReport(t, verdict); r.Attempt != n || strings.Contains(out, fmt.Sprintf("Attempt %d", n)) != (n > 1) {
+			t.Errorf("attempt %d, want %d: %s", r.Attempt, n, out)
+		}
+	}
+	t.Setenv("GITHUB_RUN_ATTEMPT", "7")
+	command(t, "gate", "--baseline", good, "--result", good, "--verdict", verdict)
+	if r := readReport(t, verdict); r.Attempt != 7 {
+		t.Errorf("attempt %d, want GitHub's", r.Attempt)
+	}
+}
+
+// Whatever a gate writes has nothing in it that must not be published, whatever the
+// results have and wherever they lie.
+func TestGateLeaks(t *testing.T) {
+	canary(t)
+	in := filepath.Join(t.TempDir(), canaryUser)
+	if err := os.Mkdir(in, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(keptResult(900, "INVALID", "aa"), `"the client was slow"`, `"`+everything+`"`, 1)
+	text = strings.Replace(text, `"m"`, `"`+canaryHome+`/m", "tokenizer_id": "`+everything+`"`, 1)
+	a, b := write(t, in, "a.json", keptResult(900, "SUSPECT", "aa")), write(t, in, "b.json", text)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	t.Setenv("GITHUB_ACTIONS", "true")
+	t.Setenv("GITHUB_STEP_SUMMARY", file("summary.md"))
+	code, out, errs := command(t, "gate", "--baseline", a, "--result", b, "--verdict", file("v.json"), "--markdown", file("v.md"), "--junit", file("v.xml"), "--html", file("v.html"))
+	if code != exitInvalid {
+		t.Fatalf("exit %d %s%s", code, out, errs)
+	}
+	if found, files := loose(t, dir); len(found) > 0 || files != 5 {
+		t.Errorf("%d files, and in them:\n%s", files, strings.Join(found, "\n"))
+	}
+	if strings.Contains(out, "canary") {
+		t.Error(out)
+	}
+}
