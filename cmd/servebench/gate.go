@@ -441,11 +441,20 @@ func (l *gateLine) decide(mode gate.Mode, baseline, candidate []stored.Run) *gat
 	if mode != gate.Absolute {
 		r.Primary = l.storedDecision(r, mode, primary, baseline, candidate)
 	}
+	l.checkRequirements(r, baseline, candidate)
+	return r
+}
+
+// checkRequirements holds the medians of the runs against the bounds.
+func (l *gateLine) checkRequirements(r *gate.Report, baseline, candidate []stored.Run) {
 	for i := range l.requirements {
 		q := &l.requirements[i]
-		r.Requirements = append(r.Requirements, q.Check(median(candidate, q.Metric), median(baseline, q.Metric)))
+		f := q.Check(median(candidate, q.Metric), median(baseline, q.Metric))
+		if f.Verdict == gate.Inconclusive {
+			f.Reason += stored.Hint(slices.Concat(candidate, baseline), q.Metric)
+		}
+		r.Requirements = append(r.Requirements, f)
 	}
-	return r
 }
 
 // storedDecision applies the rule of a mode to the primary metric; nil, with a check
@@ -457,7 +466,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 	}
 	value := median(candidate, metric)
 	if value == nil || !(*value > 0) {
-		return fail("The candidate has no %s above 0.", metric)
+		return fail("The candidate has no %s above 0.%s", metric, stored.Hint(candidate, metric))
 	}
 	better := betterOf(candidate, metric)
 	var d gate.Decision
@@ -465,7 +474,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 	if mode == gate.OfFile {
 		base := median(baseline, metric)
 		if base == nil || !(*base > 0) {
-			return fail("The baseline has no %s above 0.", metric)
+			return fail("The baseline has no %s above 0.%s", metric, stored.Hint(baseline, metric))
 		}
 		change, ok := gate.Change(*base, *value, better)
 		if !ok {
@@ -477,7 +486,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 		for i := range baseline {
 			m := baseline[i].Metric(metric)
 			if m == nil || !(m.Value > 0) {
-				return fail("%s of the history has no %s above 0.", baseline[i].Name, metric)
+				return fail("%s of the history has no %s above 0.%s", baseline[i].Name, metric, stored.Hint(baseline[i:i+1], metric))
 			}
 			earlier = append(earlier, turned(m.Value, better))
 		}

@@ -358,10 +358,7 @@ func (g *trials) report() *gate.Report {
 		}
 	}
 	r.Advise(stat.Holm)
-	for i := range g.l.requirements {
-		q := &g.l.requirements[i]
-		r.Requirements = append(r.Requirements, q.Check(median(sides[1], q.Metric), median(sides[0], q.Metric)))
-	}
+	g.l.checkRequirements(r, sides[0], sides[1])
 	r.Conclude()
 	return r
 }

@@ -301,6 +301,11 @@ func TestGateOfStoredResults(t *testing.T) {
 	if err := os.WriteFile(zero, []byte(strings.Replace(keptResult(1, "VALID", "aa"), `"output_throughput": 1`, `"output_throughput": 0`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	mani := file("m.json", `{"kind": "run", "outcome": "completed", "measurement": {"harness": "servebench"}, "results": {"successful_requests": 3, "failed_requests": 0, "duration_seconds": 1, "latency_ms": {"time_to_first_token": {"p99": 12.5}}}}`)
+	pipe := filepath.Join(dir, "pipe.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	failed := file("failed.json", strings.Replace(keptResult(900, "VALID", "aa"), `"failed": 0`, `"failed": 7`, 1))
 	short := filepath.Join(dir, "short")
 	if err := os.Mkdir(short, 0o700); err != nil {
@@ -330,6 +335,10 @@ func TestGateOfStoredResults(t *testing.T) {
 		{[]string{"--result", good, "--require", "output_throughput >= 900"}, exitRegression, "does not hold"},
 		{[]string{"--result", good, "--require", "output_throughput >= 890"}, 0, "holds"},
 		{[]string{"--result", good, "--require", "p99_ttft < 5ms"}, exitInvalid, "p99_ttft is not in the result"},
+		{[]string{"--result", mani, "--require", "p99_ttft < 5s"}, exitInvalid, "has p99_ttft_token, the other reading of it"},
+		{[]string{"--result", mani, "--require", "ttft_token.p99 < 5s"}, 0, "holds"},
+		{[]string{"--result", mani, "--baseline", mani, "--primary", "p99_ttft"}, exitInvalid, "has p99_ttft_token"},
+		{[]string{"--result", pipe, "--require", "p99_ttft < 5s"}, exitUsage, ""},
 		{[]string{"--result", good, "--baseline", good, "--require", "itl.p50 <= base+3%"}, 0, "itl.p50 <= base+3% holds"},
 	} {
 		code, out, errs := command(t, append([]string{"gate"}, c.args...)...)
