@@ -369,7 +369,8 @@ func (r *Report) JUnit(w io.Writer) error {
 	for _, f := range r.Requirements {
 		add(f.Requirement, f.Verdict, f.Reason)
 	}
-	if s.Tests == 0 {
+	// A gate that was cut short has a verdict of its own.
+	if s.Tests == 0 || r.Verdict == Fail && s.Failures == 0 || r.Verdict != Pass && s.Failures+s.Errors == 0 {
 		add("gate", r.Verdict, r.Reason)
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {

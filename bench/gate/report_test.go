@@ -107,6 +107,29 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// A gate that was cut short has no case that a reader takes for passed alone.
+func TestJUnitOfBrokenGate(t *testing.T) {
+	r := Report{Mode: Paired, Verdict: Inconclusive, Reason: "interrupted", Primary: decided(t, make([]float64, 8)...), Checks: []Check{{"verdicts", true, "fine"}}}
+	var b strings.Builder
+	if err := r.JUnit(&b); err != nil || !strings.Contains(b.String(), `errors="1"`) || !strings.Contains(b.String(), "interrupted") {
+		t.Errorf("%v %s", err, b.String())
+	}
+}
+
+// Each look at the data has half of the level, and sees less.
+func TestLooks(t *testing.T) {
+	d := []float64{-.012, .02, -.01, .015, -.02, .01, .012, -.018}
+	once, err := Pairs(d, Rule{})
+	twice, err2 := Pairs(d, Rule{Looks: 2})
+	if err != nil || err2 != nil || !(*twice.Mean.Low < *once.Mean.Low) || !(twice.Detectable > once.Detectable) || !(*twice.HodgesLehmann.Low < *once.HodgesLehmann.Low) {
+		t.Errorf("%+v %v\n%+v %v", once, err, twice, err2)
+	}
+	half := stat.StudentT(0.975, 7) * once.Spread / math.Sqrt(8)
+	if got := math.Log1p(twice.Mean.Change) - math.Log1p(*twice.Mean.Low); math.Abs(got-half) > 1e-12 {
+		t.Errorf("half an interval is %v, want %v", got, half)
+	}
+}
+
 // No number of a report is one that JSON does not have.
 func TestReportsAreFinite(t *testing.T) {
 	for _, d := range [][]float64{make([]float64, 5), {-350, 350, -350, 350, 0}, {-350, -350, -350, -350, 350}, {1e-300, 1e-300, 0, 0, 0}, {-1e300, 1, 1, 1, 1}} {

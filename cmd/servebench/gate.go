@@ -429,7 +429,7 @@ func publicFacts(runs []stored.Run) {
 func (l *gateLine) decide(mode gate.Mode, baseline, candidate []stored.Run) *gate.Report {
 	r := l.newReport(mode)
 	r.Checks, r.Notes = stored.Checks(baseline, candidate, l.policy)
-	r.Simulated = candidate[0].Simulated
+	r.Simulated = slices.ContainsFunc(slices.Concat(candidate, baseline), func(r stored.Run) bool { return r.Simulated })
 	r.Differences = differing(baseline, candidate)
 	for side, runs := range map[string][]stored.Run{"baseline": baseline, "candidate": candidate} {
 		for _, run := range runs {

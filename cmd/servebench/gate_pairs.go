@@ -64,12 +64,14 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		return g.broken(err), err
 	}
 	r := g.report()
-	if r.Verdict == gate.Inconclusive && l.extend && passed(r.Checks) {
+	if l.extend && passed(r.Checks) && r.Primary != nil && r.Primary.Verdict == gate.Inconclusive {
+		first := r.Primary.Reason
 		t.notef("inconclusive after %d pairs: %d more, as declared", len(g.pairs), l.pairs)
 		if err := g.measure(ctx, l.pairs); err != nil {
 			return g.broken(err), err
 		}
 		r = g.report()
+		r.Notes = append(r.Notes, fmt.Sprintf("Extended once, as declared: after %d pairs it was %s: %s", l.pairs, gate.Inconclusive, first))
 	}
 	return r, nil
 }
@@ -324,20 +326,22 @@ func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p s
 // broken is the report of a gate that could not be run to its end.
 func (g *trials) broken(err error) *gate.Report {
 	r := g.report()
-	r.Verdict, r.Reason = gate.Inconclusive, "Not all runs could be made: "+err.Error()+"."
+	r.Verdict, r.Reason = gate.Inconclusive, "Not all runs could be made: "+strings.TrimSuffix(err.Error(), ".")+"."
 	return r
 }
 
 // report decides from the pairs that there are.
 func (g *trials) report() *gate.Report {
 	r := g.l.newReport(gate.Paired)
-	r.Schema = gate.Schema
 	var sides [2][]stored.Run
 	for i, d := range g.details {
 		at := slices.Index([]string{sideBaseline, sideCandidate}, d.Side)
 		sides[at] = append(sides[at], g.runs[i])
 	}
 	r.Runs = append(r.Runs, g.details...)
+	if len(g.runs) > 0 {
+		r.Simulated = g.runs[0].Simulated
+	}
 	if len(sides[0]) == 0 || len(sides[1]) == 0 {
 		r.Checks = append(r.Checks, gate.Check{Name: "values", Reason: "There is no pair of runs."})
 		if len(g.runs) > 0 {
@@ -348,7 +352,7 @@ func (g *trials) report() *gate.Report {
 		return r
 	}
 	r.Checks, r.Notes = stored.Checks(sides[0], sides[1], g.l.policy)
-	r.Simulated, r.Differences = g.runs[0].Simulated, differing(sides[0], sides[1])
+	r.Differences = differing(sides[0], sides[1])
 	r.Notes = append(r.Notes, g.aboutSalts()...)
 	primary := g.l.primaryOf(g.runs)
 	g.decide(r, primary)

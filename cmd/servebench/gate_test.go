@@ -22,6 +22,7 @@ import (
 	"github.com/servebench/servebench/bench/gate"
 	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/bench/stored"
 	"github.com/servebench/servebench/internal/memnet"
 )
 
@@ -402,5 +403,21 @@ func TestGateLeaks(t *testing.T) {
 	}
 	if strings.Contains(out, "canary") {
 		t.Error(out)
+	}
+}
+
+// A first run that is INVALID ends a gate, and the verdict says which and why.
+func TestGateOfInvalidRun(t *testing.T) {
+	runs, err := stored.Read("01-baseline", []byte(strings.Replace(keptResult(900, "INVALID", "aa"), `"failed"`, `"simulated": true, "failed"`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := trials{l: &gateLine{pairs: 8}, options: map[string]*options{}, runs: runs, details: []gate.Run{{Name: "01-baseline", Side: sideBaseline, Verdict: "INVALID", Reasons: runs[0].Reasons}}}
+	r := g.report()
+	if r.Verdict != gate.Inconclusive || r.ExitCode() != exitInvalid || r.Reason != "01-baseline is INVALID: the client was slow." || !r.Simulated || len(r.Runs) != 1 || r.Schema != gate.Schema {
+		t.Errorf("%+v", r)
+	}
+	if r = (&trials{l: &gateLine{}}).broken(errors.New("no. ")); r.Verdict != gate.Inconclusive || len(r.Runs) != 0 {
+		t.Errorf("%+v", r)
 	}
 }
