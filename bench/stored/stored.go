@@ -220,6 +220,7 @@ func (r *Run) own(own gjson.Result) {
 		}
 		return field(own, "servebench."+name)
 	}
+	r.fact(Client, "cpus", get("health").Get("cpus"))
 	r.take(SteadyThroughput, gate.PerSecond, gate.Higher, get("steady_state").Get("output_tokens_per_second"), "")
 	if m := r.Metric(SteadyThroughput); m != nil {
 		m.Low, m.High = interval(get("throughput").Get("output_tokens_per_second.ci95"))

@@ -61,7 +61,8 @@ The verdict:
   --junit FILE             JUnit XML
   --html FILE              a page with a picture of the pairs
 
-Every flag of servebench serve may follow: it holds for both sides. With GITHUB_ACTIONS
+Every flag of servebench serve may follow: it holds for both sides. Of a pair each run is
+warmed up, by --num-warmups or a request for each of --max-concurrency. With GITHUB_ACTIONS
 set an annotation is printed and the step summary written.
 
 Exit codes: 0 PASS; 2 usage; 3 FAIL, a regression; 4 INCONCLUSIVE, or not comparable;

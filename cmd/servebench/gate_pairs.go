@@ -163,9 +163,23 @@ func (t *terminal) gateOptions(ctx context.Context, args []string, side, url, co
 	if err := o.checkDescriptors(); err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	if side != "" && !line.has("num-warmups") && o.config.Dataset.Warmups == 0 {
+		o.config.Dataset.Warmups = warmups(&o.config)
+	}
 	o.config.Command = append([]string{"servebench", "serve"}, args...)
 	o.config.Target.Dial = t.dial
 	return o, nil
+}
+
+// warmups is how many requests go before the timed ones of a pair's runs, unless flags
+// tell: a server's first requests are slow. One for each that is under way at a time.
+func warmups(c *bench.Config) int {
+	const most = 32
+	n := most
+	if c.MaxConcurrency > 0 {
+		n = min(n, c.MaxConcurrency)
+	}
+	return min(n, c.Dataset.Prompts)
 }
 
 // order is that of the n-th pair, from 1: AB BA AB BA.

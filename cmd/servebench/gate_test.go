@@ -134,6 +134,9 @@ func TestGatePairs(t *testing.T) {
 					t.Errorf("%s has the salt %s, though its server's cache was emptied", run, salt)
 				}
 			}
+			if m, err := os.ReadFile(filepath.Join(dir, "runs", "01-baseline.manifest.json")); err != nil || gjson.GetBytes(m, "workload.warmup_request_count").Int() != 4 {
+				t.Errorf("%v, or the runs are not warmed up", err)
+			}
 			left, err := filepath.Glob(filepath.Join(dir, "runs", "*.state.json"))
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v %v", left, err)
