@@ -233,6 +233,7 @@ func (r *Run) own(own gjson.Result) {
 		byPercentile.ForEach(func(p, ends gjson.Result) bool {
 			if m := r.Metric(p.String() + "_" + strings.TrimSuffix(metric.String(), "_ms")); m != nil {
 				m.Low, m.High = interval(ends)
+				m.Source = cmp.Or(m.Source, byPercentile.Get("source").String())
 			}
 			return true
 		})
