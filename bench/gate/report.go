@@ -170,7 +170,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if len(r.Requirements) > 0 {
 		b.WriteString("\n| requirement | value | bound | |\n| --- | ---: | ---: | --- |\n")
 		for _, f := range r.Requirements {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.ReplaceAll(markdown(f.Requirement), "`", "'"), value(f.Value), value(f.Bound), f.Verdict)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", markdown(f.Requirement), value(f.Value), value(f.Bound), f.Verdict)
 		}
 	}
 	section := func(title string, items []string) {
@@ -280,7 +280,7 @@ func value(v *float64) string {
 
 // markdown makes a text of one line that formats nothing.
 func markdown(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ", "\r", " ").Replace(visible(s))
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "](", `]\(`, "@", "&#64;").Replace(visible(s))
 }
 
 // Text writes the report for a terminal.
