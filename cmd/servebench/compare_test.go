@@ -50,3 +50,22 @@ func TestCompare(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// A table ends up in comments: nothing private is in it, but that it differs is.
+func TestCompareLeaks(t *testing.T) {
+	canary(t)
+	dir := filepath.Join(t.TempDir(), canaryUser)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	of := func(name string) string {
+		return write(t, dir, name, strings.Replace(runAt(0, 900), `"m"`, `"`+canaryHome+`/`+name+` `+everything+`"`, 1))
+	}
+	a, b := of("a.json"), of("b.json")
+	for _, format := range []string{"text", "markdown", "csv", "json"} {
+		code, out, errs := command(t, "compare", "--format", format, a, b)
+		if code != 0 || strings.Contains(out, "canary") || strings.Contains(out, "10.1.2.3") || format != "csv" && !strings.Contains(out, "model") {
+			t.Errorf("exit %d %s%s", code, out, errs)
+		}
+	}
+}
