@@ -218,7 +218,7 @@ func (c *Cell) against(base *Cell, better gate.Better) {
 	d := math.Log(*c.Value) - math.Log(*base.Value)
 	share := math.Expm1(d)
 	c.Change = &share
-	if c.Source != base.Source && (c.Source == "hdr3" || base.Source == "hdr3") && math.Abs(share) < histogramError {
+	if coarse(c, base) && math.Abs(share) < histogramError {
 		return
 	}
 	a, b := base.spread, c.spread
@@ -237,6 +237,12 @@ func (c *Cell) against(base *Cell, better gate.Better) {
 	if low > 0 || high < 0 {
 		c.Sign = sign(share > 0, better)
 	}
+}
+
+// coarse tells that one of two cells is of a histogram, or of repeats one of which is.
+func coarse(a, b *Cell) bool {
+	of := func(s string) bool { return s != "" && s != "exact" }
+	return of(a.Source) || of(b.Source)
 }
 
 func sign(up bool, better gate.Better) string {
@@ -266,12 +272,13 @@ func (t *Table) remark(sides []Side) {
 			unjudged = unjudged || r.Verdict == ""
 		}
 	}
+	add(sides[0].Runs[0].Simulated, "The target is a simulator: these numbers describe no real server.")
 	add(unjudged, "A run without a verdict may hold its client's own slowness.")
 	add(single, "Intervals of a single run leave out what differs from run to run; `servebench gate` decides from pairs of runs.")
 	for i := range t.Rows {
 		for j := range t.Rows[i].Cells {
-			if c := &t.Rows[i].Cells[j]; j > 0 && c.Change != nil && c.ChangeLow == nil && c.Source != t.Rows[i].Cells[0].Source && math.Abs(*c.Change) < histogramError && *c.Change != 0 {
-				add(true, fmt.Sprintf("%s: an exact percentile and one of a histogram are closer than the histogram's error.", t.Rows[i].Metric))
+			if c := &t.Rows[i].Cells[j]; j > 0 && c.Change != nil && c.ChangeLow == nil && coarse(c, &t.Rows[i].Cells[0]) && math.Abs(*c.Change) < histogramError && *c.Change != 0 {
+				add(true, fmt.Sprintf("%s: one of a histogram, closer than the histogram's error.", t.Rows[i].Metric))
 			}
 		}
 	}

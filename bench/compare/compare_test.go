@@ -98,7 +98,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := compare.Of([]compare.Side{a, sim}); !errors.Is(err, compare.ErrMixed) {
 		t.Errorf("%v", err)
 	}
-	if _, err := compare.Of([]compare.Side{sim, sim}); err != nil {
+	if tab, err := compare.Of([]compare.Side{sim, sim}); err != nil || !strings.Contains(strings.Join(tab.Notes, " "), "simulator") {
 		t.Error(err)
 	}
 	if _, err := compare.Of([]compare.Side{a}); err == nil {
@@ -117,6 +117,10 @@ func TestRefusals(t *testing.T) {
 	}
 	if c := find(t, tab, "p99_itl_token").Cells[1]; c.Sign != "~" || !strings.Contains(strings.Join(tab.Notes, " "), "closer than the histogram's error") {
 		t.Errorf("%+v %q", c, tab.Notes)
+	}
+	tab, _ = compare.Of([]compare.Side{side(t, "a", own(10, "hdr3")), side(t, "b", own(10.01, "hdr3"))})
+	if c := find(t, tab, "p99_itl_token").Cells[1]; c.Sign != "~" {
+		t.Errorf("two histograms: %+v", c)
 	}
 	tab, _ = compare.Of([]compare.Side{side(t, "a", own(10, "exact")), side(t, "b", own(10.01, "exact"))})
 	if c := find(t, tab, "p99_itl_token").Cells[1]; c.Sign != "worse" {

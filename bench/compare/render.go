@@ -77,7 +77,7 @@ func printable(s string) string {
 // Markdown writes the table for a comment on a change.
 func (t *Table) Markdown(w io.Writer) error {
 	var b strings.Builder
-	escape := strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "\n", " ")
+	escape := strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "](", `]\(`, "@", "&#64;")
 	line := func(cells []string) {
 		for _, c := range cells {
 			b.WriteString("| " + escape.Replace(printable(c)) + " ")

@@ -188,7 +188,7 @@ func (p *pairs) decide() Decision {
 	p.sd = sd * math.Sqrt(p.n/(p.n-1))
 	half := p.quantile * p.sd / math.Sqrt(p.n)
 	p.low, p.high = p.mean-half, p.mean+half
-	out := Decision{N: n, Mean: shares(p.mean, p.low, p.high), Spread: p.sd, Detectable: detectable(p.sd, n)}
+	out := Decision{N: n, Mean: shares(p.mean, p.low, p.high), Spread: p.sd, Detectable: detectable(p.sd, n, p.rule)}
 	delta := p.rule.delta()
 	switch beyond := p.mean < delta; {
 	case p.high < 0 && beyond && (!p.rule.Certain || p.high < delta):
@@ -206,10 +206,13 @@ func (p *pairs) decide() Decision {
 // power is the normal deviate of nine in ten.
 const power = 1.2815515655446004
 
-// detectable is the loss that n pairs with the spread sd find in nine of ten cases
-// (notes of the method, 3.1, 6).
-func detectable(sd float64, n int) float64 {
-	const certain = 1.6448536269514722 // 0.95
+// detectable is the loss that n pairs with the spread sd find in nine of ten cases at
+// the level of one look (notes of the method, 3.1, 6).
+func detectable(sd float64, n int, r Rule) float64 {
+	certain := 1.6448536269514722 // the normal deviate of 0.95
+	if r.Looks == 2 {
+		certain = 1.959963984540054 // of 0.975
+	}
 	return -math.Expm1(-(certain + power) * sd / math.Sqrt(float64(max(1, n-2))))
 }
 

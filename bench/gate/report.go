@@ -33,9 +33,9 @@ type Report struct {
 	Simulated bool    `json:"simulated,omitempty"`
 	At        string  `json:"at"` // RFC 3339
 	Rule      Rule    `json:"rule"`
-	// Attempt counts gates of this name that were run before this one, and this one:
-	// a gate that is run until it is green is none.
-	Attempt int `json:"attempt,omitempty"`
+	// Attempt counts the gates that were run for this verdict, this one among them: a
+	// gate that is run until it is green is none.
+	Attempt int `json:"attempt"`
 
 	Primary      *MetricDecision  `json:"primary"`
 	Advisory     []MetricDecision `json:"advisory"`
@@ -170,7 +170,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if len(r.Requirements) > 0 {
 		b.WriteString("\n| requirement | value | bound | |\n| --- | ---: | ---: | --- |\n")
 		for _, f := range r.Requirements {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.ReplaceAll(markdown(f.Requirement), "`", "'"), value(f.Value), value(f.Bound), f.Verdict)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", markdown(f.Requirement), value(f.Value), value(f.Bound), f.Verdict)
 		}
 	}
 	section := func(title string, items []string) {
@@ -190,7 +190,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	section("What does not hold:", broken)
 	section("What differs:", r.Differences)
-	section("Notes:", append(r.Doubts(), r.Notes...))
+	section("Notes:", r.notes())
 	r.markdownPairs(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -244,6 +244,15 @@ func (r *Report) markdownPairs(b *strings.Builder) {
 	b.WriteString("\n</details>\n")
 }
 
+// notes are all that a reader must know besides.
+func (r *Report) notes() []string {
+	out := append(r.Doubts(), r.Notes...)
+	if r.Attempt > 1 {
+		out = append(out, fmt.Sprintf("Attempt %d: a gate that is run until it passes shows nothing.", r.Attempt))
+	}
+	return out
+}
+
 // Doubts names the runs that are not VALID.
 func (r *Report) Doubts() (out []string) {
 	for _, run := range r.Runs {
@@ -271,7 +280,7 @@ func value(v *float64) string {
 
 // markdown makes a text of one line that formats nothing.
 func markdown(s string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ", "\r", " ").Replace(visible(s))
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "](", `]\(`, "@", "&#64;").Replace(visible(s))
 }
 
 // Text writes the report for a terminal.
@@ -303,7 +312,7 @@ func (r *Report) Text(w io.Writer) error {
 			line("does not hold: %s", c.Reason)
 		}
 	}
-	for _, n := range append(r.Doubts(), r.Notes...) {
+	for _, n := range r.notes() {
 		line("note: %s", n)
 	}
 	if r.Simulated {
@@ -360,7 +369,8 @@ func (r *Report) JUnit(w io.Writer) error {
 	for _, f := range r.Requirements {
 		add(f.Requirement, f.Verdict, f.Reason)
 	}
-	if s.Tests == 0 {
+	// A gate that was cut short has a verdict of its own.
+	if s.Tests == 0 || r.Verdict == Fail && s.Failures == 0 || r.Verdict != Pass && s.Failures+s.Errors == 0 {
 		add("gate", r.Verdict, r.Reason)
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestConclude(t *testing.T) {
 }
 
 // hostile has all that a server or a file could put into a name.
-const hostile = "a|b<script>\x1b[31m\n::error::x`y`"
+const hostile = "a|b<script>\x1b[31m\n::error::x`y` ![z](http://x.test) @team"
 
 func TestForms(t *testing.T) {
 	v, c := 900.0, -0.08
@@ -86,6 +87,9 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %q", name, s)
 		}
 	}
+	if strings.Contains(md.String(), "](") || strings.Contains(md.String(), "@team") || strings.Contains(md.String(), "x`y`") {
+		t.Error(md.String())
+	}
 	for _, want := range []string{"FAIL", "output_throughput", "| 1 | AB | 900 | - | -8.00 % |", "had been repeated once", "simulator", "weak"} {
 		if !strings.Contains(md.String(), want) {
 			t.Errorf("no %q in\n%s", want, md.String())
@@ -104,6 +108,63 @@ func TestForms(t *testing.T) {
 	}
 	if !strings.HasPrefix(r.Annotation(), "::error title=servebench gate FAIL::") {
 		t.Error(r.Annotation())
+	}
+}
+
+// A gate that was cut short has no case that a reader takes for passed alone.
+func TestJUnitOfBrokenGate(t *testing.T) {
+	r := Report{Mode: Paired, Verdict: Inconclusive, Reason: "interrupted", Primary: decided(t, make([]float64, 8)...), Checks: []Check{{"verdicts", true, "fine"}}}
+	var b strings.Builder
+	if err := r.JUnit(&b); err != nil || !strings.Contains(b.String(), `errors="1"`) || !strings.Contains(b.String(), "interrupted") {
+		t.Errorf("%v %s", err, b.String())
+	}
+}
+
+// Whatever the values are: another unit changes no verdict, and to turn the two sides
+// round turns the change round and never leaves a loss one.
+func TestPairsOfAnything(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 100 {
+		n := FewestPairs + r.IntN(4)
+		loss, noise := 0.06*(r.Float64()-0.5), 0.02*r.Float64()
+		var d, scaled, turned []float64
+		for range n {
+			a := math.Exp(10 * r.NormFloat64())
+			b := a * math.Exp(loss+noise*r.NormFloat64())
+			for _, c := range []struct {
+				to   *[]float64
+				a, b float64
+			}{{&d, a, b}, {&scaled, a / 1024, b / 1024}, {&turned, b, a}} {
+				v, ok := Change(c.a, c.b, Higher)
+				if !ok {
+					t.Fatal(c)
+				}
+				*c.to = append(*c.to, v)
+			}
+		}
+		rule := Rule{Effect: 0.03}
+		quick := func(d []float64) Decision { return newPairs(d, rule.withDefaults()).decide() }
+		one, same, other := quick(d), quick(scaled), quick(turned)
+		if one.Verdict != same.Verdict || math.Abs(one.Mean.Change-same.Mean.Change) > 1e-9 {
+			t.Errorf("%v: %+v in another unit %+v", d, one, same)
+		}
+		if math.Abs(math.Log1p(one.Mean.Change)+math.Log1p(other.Mean.Change)) > 1e-12 || math.Abs(one.Spread-other.Spread) > 1e-12 || one.Verdict == Fail && other.Verdict == Fail {
+			t.Errorf("%v: %+v turned round %+v", d, one, other)
+		}
+	}
+}
+
+// Each look at the data has half of the level, and sees less.
+func TestLooks(t *testing.T) {
+	d := []float64{-.012, .02, -.01, .015, -.02, .01, .012, -.018}
+	once, err := Pairs(d, Rule{})
+	twice, err2 := Pairs(d, Rule{Looks: 2})
+	if err != nil || err2 != nil || !(*twice.Mean.Low < *once.Mean.Low) || !(twice.Detectable > once.Detectable) || !(*twice.HodgesLehmann.Low < *once.HodgesLehmann.Low) {
+		t.Errorf("%+v %v\n%+v %v", once, err, twice, err2)
+	}
+	half := stat.StudentT(0.975, 7) * once.Spread / math.Sqrt(8)
+	if got := math.Log1p(twice.Mean.Change) - math.Log1p(*twice.Mean.Low); math.Abs(got-half) > 1e-12 {
+		t.Errorf("half an interval is %v, want %v", got, half)
 	}
 }
 

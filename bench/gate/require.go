@@ -287,7 +287,7 @@ type Finding struct {
 }
 
 // Check holds a value against the bound; base is the baseline's value of the metric.
-// What is absent or not a number never passes: it is [Inconclusive].
+// What is absent, not a number or no measurement never passes: it is [Inconclusive].
 func (r *Requirement) Check(value, base *float64) Finding {
 	f := Finding{Requirement: r.Text, Metric: r.Metric, Value: value, Verdict: Inconclusive}
 	usable := func(v *float64) bool { return v != nil && !math.IsNaN(*v) && !math.IsInf(*v, 0) }
@@ -295,8 +295,8 @@ func (r *Requirement) Check(value, base *float64) Finding {
 	case !usable(value):
 		f.Value, f.Reason = nil, r.Metric+" is not in the result."
 		return f
-	case r.base && (!usable(base) || *base == 0):
-		f.Reason = r.Metric + " is not in the baseline, or 0 there."
+	case r.base && (!usable(base) || *base <= 0):
+		f.Reason = r.Metric + " is not in the baseline, or not above 0 there."
 		return f
 	}
 	bound := r.value
@@ -305,6 +305,10 @@ func (r *Requirement) Check(value, base *float64) Finding {
 	}
 	f.Bound = &bound
 	holds := map[string]bool{"<": *value < bound, "<=": *value <= bound, ">": *value > bound, ">=": *value >= bound}[r.op]
+	if *value < 0 || holds && r.void(*value) {
+		f.Reason = fmt.Sprintf("%s is %s, which is no measurement.", r.Metric, r.shown(*value))
+		return f
+	}
 	is, word := Pass, "holds"
 	if !holds {
 		is, word = Fail, "does not hold"
@@ -312,6 +316,17 @@ func (r *Requirement) Check(value, base *float64) Finding {
 	f.Verdict = is
 	f.Reason = fmt.Sprintf("%s %s: %s is %s, the bound %s.", r.Text, word, r.Metric, r.shown(*value), r.shown(bound))
 	return f
+}
+
+// void tells a 0 of what is above it wherever it was measured: rates, lengths, and
+// latencies but those that may take no time.
+func (r *Requirement) void(v float64) bool {
+	if v != 0 || r.unit == Number {
+		return false
+	}
+	stat, metric, _ := strings.Cut(r.Metric, "_")
+	metric = strings.TrimSuffix(strings.TrimSuffix(metric, "_token"), "_from_due")
+	return r.unit != Milliseconds || stat != "std" && slices.Contains([]string{"ttft", "tpot", "e2el"}, metric)
 }
 
 func (r *Requirement) shown(v float64) string {

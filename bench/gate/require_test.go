@@ -105,6 +105,27 @@ func TestNothingNeverPasses(t *testing.T) {
 	}
 }
 
+// A 0 of what cannot be 0 is no measurement, and none is below 0.
+func TestZeroNeverPasses(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		value float64
+		want  Verdict
+	}{
+		{"output_throughput >= 0", 0, Inconclusive}, {"output_throughput >= 1", 0, Fail}, {"output_throughput >= 0", -1, Inconclusive}, {"output_throughput > 5", -1, Inconclusive},
+		{"p99_ttft < 500ms", 0, Inconclusive}, {"p99_ttft < 500ms", -1, Inconclusive}, {"duration < 2m", 0, Inconclusive},
+		{"itl.p50 < 5ms", 0, Pass}, {"completed <= 0", 0, Pass}, {"completed <= 5", -1, Inconclusive},
+	} {
+		r, err := parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := r.Check(&c.value, nil); f.Verdict != c.want {
+			t.Errorf("%s of %v: %+v, want %v", c.text, c.value, f, c.want)
+		}
+	}
+}
+
 func FuzzParseRequirement(f *testing.F) {
 	for _, s := range []string{"output_throughput >= 900", "itl.p50 <= base+3%", "p99_ttft < 5e", "p99_ttft < 1e5ms", "\x00\xff", "é < 3"} {
 		f.Add(s)

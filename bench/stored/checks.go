@@ -26,6 +26,7 @@ const tokensWithin = 0.001
 // none is INVALID, that few requests failed, that all but what is under test is equal,
 // and that the work was the same. baseline may be empty. notes are for people.
 func Checks(baseline, candidate []Run, p Policy) (checks []gate.Check, notes []string) {
+	notes = []string{}
 	all := append(slices.Clone(baseline), candidate...)
 	add := func(name, broken, holds string) {
 		c := gate.Check{Name: name, Holds: broken == "", Reason: holds}
@@ -36,17 +37,21 @@ func Checks(baseline, candidate []Run, p Policy) (checks []gate.Check, notes []s
 	}
 	add("kind", mixed(all), "simulated and real results are not mixed")
 	add("verdicts", unfit(all, p.Strict), "no run is INVALID")
+	if i := slices.IndexFunc(all, func(r Run) bool { return r.Verdict == "" }); i >= 0 {
+		notes = append(notes, fmt.Sprintf("Nobody judged the client of %s: it may have been what was slow.", all[i].Name))
+	}
 	add("errors", failing(all, p.Failures), "failed requests are within the budget")
 	if len(baseline) == 0 {
 		return checks, notes
 	}
 	broken := ""
-	broken, notes = unlike(all, p.Differ)
+	broken, more := unlike(all, p.Differ)
+	notes = append(notes, more...)
 	add("fingerprint", broken, "model, workload, machine and client are equal")
-	broken, more := unequal(all)
+	broken, note := unequal(all)
 	add("equal_work", broken, "the output tokens are equal")
-	if more != "" {
-		notes = append(notes, more)
+	if note != "" {
+		notes = append(notes, note)
 	}
 	return checks, notes
 }

@@ -97,6 +97,10 @@ func (r *Run) manifestFacts(doc gjson.Result) {
 		{Machine, "cpu", "environment.cpu"}, {Machine, "kernel", "environment.kernel"}, {Machine, "driver", "environment.driver_versions"},
 		{Client, "client", "measurement.harness"}, {Client, "client_version", "measurement.version"}, {Client, "placement", "workload.client.placement"},
 	} {
+		// A simulator's subject stands in for the model that the flags named.
+		if r.Simulated && f.class == Model && strings.HasPrefix(f.path, "subject.") {
+			continue
+		}
 		r.fact(f.class, f.key, doc.Get(f.path))
 	}
 	for i, a := range doc.Get("environment.accelerators").Array() {

@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,21 @@ func statistic(s string) bool {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	return err == nil && v >= 0 && v <= 100 && number[0] != '+'
+}
+
+// Hint says what runs have in place of a metric that they lack: a manifest has the
+// token reading of latencies, and vLLM's result the other one. "" is no hint.
+func Hint(runs []Run, name string) string {
+	other := name + "_token"
+	if plain, ok := strings.CutSuffix(name, "_token"); ok {
+		other = plain
+	}
+	for i := range runs {
+		if runs[i].Metric(name) == nil && runs[i].Metric(other) != nil {
+			return fmt.Sprintf(" %s has %s, the other reading of it.", runs[i].Name, other)
+		}
+	}
+	return ""
 }
 
 // Names are examples of metrics, for messages.

@@ -221,6 +221,7 @@ func (r *Run) own(own gjson.Result) {
 		}
 		return field(own, "servebench."+name)
 	}
+	r.fact(Client, "cpus", get("health").Get("cpus"))
 	r.take(SteadyThroughput, gate.PerSecond, gate.Higher, get("steady_state").Get("output_tokens_per_second"), "")
 	if m := r.Metric(SteadyThroughput); m != nil {
 		m.Low, m.High = interval(get("throughput").Get("output_tokens_per_second.ci95"))
@@ -233,6 +234,7 @@ func (r *Run) own(own gjson.Result) {
 		byPercentile.ForEach(func(p, ends gjson.Result) bool {
 			if m := r.Metric(p.String() + "_" + strings.TrimSuffix(metric.String(), "_ms")); m != nil {
 				m.Low, m.High = interval(ends)
+				m.Source = cmp.Or(m.Source, byPercentile.Get("source").String())
 			}
 			return true
 		})
@@ -378,6 +380,17 @@ func (r *Run) value(key string) string {
 func (r *Run) OfSameRun(o *Run) bool {
 	a, b := r.Metric("duration"), o.Metric("duration")
 	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && math.Abs(a.Value-b.Value) <= 1e-9*b.Value
+}
+
+// Same tells that both are one run, whichever of its files they were read from: a
+// result has the time at which it was written down, a manifest that of the start.
+func (r *Run) Same(o *Run) bool {
+	if !r.OfSameRun(o) {
+		return false
+	}
+	const saving = time.Minute
+	apart := r.At.Sub(o.At).Abs()
+	return apart <= saving || r.At.IsZero() || o.At.IsZero() || apart <= saving+time.Duration(r.Metric("duration").Value*float64(time.Second))
 }
 
 // Describe adds the facts of a manifest of the same run, and the figures that the

@@ -56,7 +56,7 @@ const ours = `{"date": "20261201-061851", "backend": "openai", "model_id": "m", 
  "p99_made_up_ms": 4, "simulated": true, "outcome": "completed", "servebench": {"version": "0.1.0", "verdict": "SUSPECT", "verdict_reasons": ["late"],
  "ttft_token_ms": {"n": 60, "mean": 21.7, "median": 20.8, "p99": 25.5, "source": "hdr3"}, "dataset_sha256": "cf60",
  "steady_state": {"output_tokens_per_second": 2900.5}, "throughput": {"output_tokens_per_second": {"value": 2900.5, "ci95": {"low": 2890, "high": 2910}}},
- "percentile_intervals": {"itl": {"p99": [5.5, 6.5], "p50": null}, "ttft_token": {"p99": {"low": 25, "high": 26}}}}}`
+ "percentile_intervals": {"itl": {"source": "hdr3", "p99": [5.5, 6.5], "p50": null}, "ttft_token": {"p99": {"low": 25, "high": 26}}}}}`
 
 func TestReadResult(t *testing.T) {
 	r := one(t, "a.json", []byte(ours))
@@ -78,6 +78,9 @@ func TestReadResult(t *testing.T) {
 		if m := r.Metric(c.name); m == nil || m.Low == nil || *m.Low != c.low || *m.High != c.high {
 			t.Errorf("%s: %+v", c.name, m)
 		}
+	}
+	if m := r.Metric("p99_itl"); m.Source != "hdr3" {
+		t.Errorf("%+v", m)
 	}
 	if m := r.Metric("p99_ttft_token"); m.Source != "hdr3" {
 		t.Errorf("%+v", m)

@@ -43,7 +43,7 @@ func (s Step) config() bench.Config {
 // each run draws its own where none is written.
 func (s Step) salt() string {
 	text := s.Point.Config.Salt
-	if text == "" || text == bench.AutoSalt {
+	if text == "" || text == bench.AutoSalt || s.Point.ExactSalt {
 		return text
 	}
 	key := []string{text, s.Point.ID, strconv.Itoa(s.Trial)}

@@ -65,6 +65,8 @@ type Point struct {
 	Server *server.Config `json:"server,omitempty"`
 	// Restart starts the server anew though the point before had the same.
 	Restart bool `json:"restart,omitempty"`
+	// ExactSalt takes the salt of Config as it is. Else each trial has its own.
+	ExactSalt bool `json:"exact_salt,omitempty"`
 	// Deadline ends the point's timed run; 0 does not.
 	Deadline  time.Duration `json:"deadline,omitempty"`
 	OnFailure OnFailure     `json:"on_failure,omitzero"`

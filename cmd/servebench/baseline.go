@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,10 +10,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"github.com/urfave/cli/v2"
 
 	"github.com/servebench/servebench/bench/importer"
 	"github.com/servebench/servebench/bench/stored"
+	"github.com/servebench/servebench/manifest"
 )
 
 var historyFlag = &cli.StringFlag{Name: "history", TakesFile: true, Required: true, Usage: "folder of the history"}
@@ -29,7 +30,11 @@ func baselineCommand(t *terminal) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "add", Usage: "add results", ArgsUsage: "FILE ...", Action: t.baselineAdd,
-				Flags: []cli.Flag{historyFlag, &cli.StringSliceFlag{Name: "allow-difference", Usage: "a fact that may differ from the history's runs; may be repeated"}},
+				Flags: []cli.Flag{
+					historyFlag,
+					&cli.StringSliceFlag{Name: "allow-difference", Usage: "a fact that may differ from the history's runs; may be repeated"},
+					&cli.StringFlag{Name: "max-failures", Value: "0%", Usage: "share of requests that may have failed in a run, as of servebench gate"},
+				},
 			},
 			{Name: "list", Usage: "list the runs of a history, the oldest first", Action: t.baselineList, Flags: []cli.Flag{historyFlag}},
 			{
@@ -53,16 +58,13 @@ type kept struct {
 
 // readHistory reads a history, the oldest run first.
 func readHistory(dir string) ([]kept, error) {
-	entries, err := os.ReadDir(dir)
+	names, err := filesOf(dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []kept
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ".json") || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
+	for _, n := range names {
+		path := filepath.Join(dir, n)
 		runs, err := readOne(path)
 		if err != nil {
 			return nil, err
@@ -83,12 +85,19 @@ func (t *terminal) baselineAdd(c *cli.Context) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--history: %w", err)}
 	}
+	policy := stored.Policy{Differ: c.StringSlice("allow-difference")}
+	var err error
+	if text := c.String("max-failures"); text != "" {
+		if policy.Failures, err = share(text); err != nil {
+			return usagef("--max-failures: %w", err)
+		}
+	}
 	earlier, err := readHistory(dir)
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return &exitError{code: exitUsage, err: fmt.Errorf("--history: %w", err)}
 	}
 	for _, path := range c.Args().Slice() {
-		run, err := t.keep(dir, path, earlier, c.StringSlice("allow-difference"))
+		run, err := t.keep(dir, path, earlier, policy)
 		if err != nil {
 			return err
 		}
@@ -98,8 +107,8 @@ func (t *terminal) baselineAdd(c *cli.Context) error {
 }
 
 // keep adds one file's run to a history.
-func (t *terminal) keep(dir, path string, earlier []kept, differ []string) (kept, error) {
-	name, text, err := keptText(path)
+func (t *terminal) keep(dir, path string, earlier []kept, policy stored.Policy) (kept, error) {
+	name, text, err := keptText(path, localRedactor(nil))
 	if err != nil {
 		return kept{}, &exitError{code: exitUsage, err: err}
 	}
@@ -110,9 +119,13 @@ func (t *terminal) keep(dir, path string, earlier []kept, differ []string) (kept
 	run := runs[0]
 	var before []stored.Run
 	for _, k := range earlier {
+		if k.run.Same(&run) {
+			t.notef("%s is there already, as %s", path, k.path)
+			return k, nil
+		}
 		before = append(before, k.run)
 	}
-	checks, _ := stored.Checks(before, runs, stored.Policy{Failures: 1, Differ: differ})
+	checks, _ := stored.Checks(before, runs, policy)
 	for _, check := range checks {
 		if !check.Holds && check.Name != "equal_work" {
 			return kept{}, &exitError{code: exitInvalid, err: fmt.Errorf("%s is not added: %s", path, check.Reason), hint: "another --history for another kind of run; --allow-difference KEY for a fact that does not matter"}
@@ -134,8 +147,8 @@ func (t *terminal) keep(dir, path string, earlier []kept, differ []string) (kept
 }
 
 // keptText is what a history keeps of a file: of a result, with the manifest beside it.
-func keptText(path string) (name string, text []byte, err error) {
-	data, err := os.ReadFile(path)
+func keptText(path string, red *manifest.Redactor) (name string, text []byte, err error) {
+	data, err := readText(path)
 	if err != nil {
 		return "", nil, err
 	}
@@ -146,24 +159,52 @@ func keptText(path string) (name string, text []byte, err error) {
 	if len(runs) > 1 {
 		return "", nil, fmt.Errorf("%s holds %d results; want a file for each", path, len(runs))
 	}
-	if bytes.Contains(data[:min(len(data), 64)], []byte("servebench_baseline")) {
-		return filepath.Base(path), data, nil // one of a history
-	}
 	texts, err := importer.Split(data)
 	if err != nil {
 		return "", nil, err
 	}
+	for i := range texts {
+		if texts[i], err = cleanJSON(texts[i], red); err != nil {
+			return "", nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if doc := gjson.ParseBytes(texts[0]); doc.Get("servebench_baseline").Exists() { // one of a history
+		part := func(name string) []byte {
+			if v := doc.Get(name); v.IsObject() {
+				return []byte(v.Raw)
+			}
+			return nil
+		}
+		return stored.Keep(part("result"), part("manifest"))
+	}
 	if runs[0].Form == stored.Manifest {
 		return stored.Keep(nil, texts[0])
 	}
-	stem := strings.TrimSuffix(strings.TrimSuffix(path, ".json"), ".result")
-	beside, err := os.ReadFile(stem + ".manifest.json")
-	if err == nil {
-		if m, e := stored.Read(stem+".manifest.json", beside); e != nil || len(m) != 1 || !m[0].OfSameRun(&runs[0]) {
-			beside = nil
-		}
+	beside, err := manifestBeside(path, &runs[0])
+	if beside != nil && err == nil {
+		beside, err = cleanJSON(beside, red)
+	}
+	if err != nil {
+		return "", nil, err
 	}
 	return stored.Keep(texts[0], beside)
+}
+
+// manifestBeside is the text of the manifest of the same run; nil where there is none.
+func manifestBeside(path string, run *stored.Run) ([]byte, error) {
+	name := strings.TrimSuffix(strings.TrimSuffix(path, ".json"), ".result") + ".manifest.json"
+	text, err := readText(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := stored.Read(name, text)
+	if err != nil || len(m) != 1 || !m[0].OfSameRun(run) {
+		return nil, err
+	}
+	return text, nil
 }
 
 // writeNew writes a file that is not there yet: it appears whole, and of two jobs that
@@ -184,7 +225,7 @@ func writeNew(dir, target string, text []byte) error {
 func (t *terminal) baselineList(c *cli.Context) error {
 	all, err := readHistory(c.String("history"))
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return &exitError{code: exitUsage, err: fmt.Errorf("--history: %w", err)}
 	}
 	w := tabwriter.NewWriter(t.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "at\tverdict\toutput tok/s\tsteady tok/s\tserver\tfile")
@@ -220,13 +261,22 @@ func (t *terminal) baselinePrune(c *cli.Context) error {
 	}
 	all, err := readHistory(c.String("history"))
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return &exitError{code: exitUsage, err: fmt.Errorf("--history: %w", err)}
 	}
 	if anchor+keep >= len(all) {
 		t.notef("%s: all stay", count(len(all), "run"))
 		return nil
 	}
-	for _, k := range all[anchor : len(all)-keep] {
+	gone, stay := all[anchor:len(all)-keep], slices.Concat(all[:anchor], all[len(all)-keep:])
+	for i, k := range gone {
+		same := func(o kept) bool { return o.path == k.path }
+		switch {
+		case slices.ContainsFunc(gone[:i], same):
+			continue
+		case slices.ContainsFunc(stay, same): // a file of several runs, which was put there by hand
+			t.notef("%s stays: it has runs that stay", k.path)
+			continue
+		}
 		if !c.Bool("dry-run") {
 			if err := os.Remove(k.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return &exitError{code: exitUnsaved, err: err}

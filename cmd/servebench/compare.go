@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -58,7 +59,21 @@ func (t *terminal) compare(c *cli.Context) error {
 	if !c.Bool("all") {
 		tab = tab.Headline()
 	}
+	if tab, err = publicTable(tab); err != nil {
+		return err
+	}
 	return write(tab, t.out)
+}
+
+// publicTable is a table without what must not be published: it ends up in comments.
+// What differs was found before.
+func publicTable(tab *compare.Table) (*compare.Table, error) {
+	text, err := json.Marshal(tab)
+	if err == nil {
+		text, err = cleanJSON(text, localRedactor(nil))
+	}
+	clean := &compare.Table{}
+	return clean, errors.Join(err, json.Unmarshal(text, clean))
 }
 
 // coloured tells that colour is wanted.

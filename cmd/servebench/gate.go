@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +61,8 @@ The verdict:
   --junit FILE             JUnit XML
   --html FILE              a page with a picture of the pairs
 
-Every flag of servebench serve may follow: it holds for both sides. With GITHUB_ACTIONS
+Every flag of servebench serve may follow: it holds for both sides. Of a pair each run is
+warmed up, by --num-warmups or a request for each of --max-concurrency. With GITHUB_ACTIONS
 set an annotation is printed and the step summary written.
 
 Exit codes: 0 PASS; 2 usage; 3 FAIL, a regression; 4 INCONCLUSIVE, or not comparable;
@@ -86,6 +89,7 @@ type gateLine struct {
 	rest []string
 	// requirements are require, read.
 	requirements []gate.Requirement
+	secrets      []string // of the flags of a load, in no file
 }
 
 // readGateLine takes the flags of gate out of args. All mistakes are reported at once.
@@ -292,6 +296,10 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 	if failed == nil {
 		r.Conclude()
 	}
+	r, err := public(r, l.secrets)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	write := func(path string, form func(io.Writer) error) {
 		if path == "" {
@@ -332,6 +340,19 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 	return nil
 }
 
+// public is a report without what must not be published: names of files and reasons
+// may come from anywhere.
+func public(r *gate.Report, secrets []string) (*gate.Report, error) {
+	red := localRedactor(nil)
+	red.Secrets = append(red.Secrets, secrets...)
+	text, err := json.Marshal(r)
+	if err == nil {
+		text, err = cleanJSON(text, red)
+	}
+	clean := &gate.Report{}
+	return clean, errors.Join(err, json.Unmarshal(text, clean))
+}
+
 func appendTo(path string, form func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -343,9 +364,22 @@ func appendTo(path string, form func(io.Writer) error) error {
 // newReport is a report with what is known before.
 func (l *gateLine) newReport(mode gate.Mode) *gate.Report {
 	return &gate.Report{
-		Mode: mode, At: gate.Stamp(time.Now()), Rule: l.rule.WithDefaults(),
+		Mode: mode, Attempt: l.attempt(), At: gate.Stamp(time.Now()), Rule: l.rule.WithDefaults(),
 		Advisory: []gate.MetricDecision{}, Requirements: []gate.Finding{}, Checks: []gate.Check{}, Pairs: []gate.Pair{}, Runs: []gate.Run{}, Differences: []string{}, Notes: []string{},
 	}
+}
+
+// attempt counts this gate among those that were run for the same verdict: what GitHub
+// says of a job that is run again, or else the file that the verdict replaces.
+func (l *gateLine) attempt() int {
+	n, _ := strconv.Atoi(os.Getenv("GITHUB_RUN_ATTEMPT"))
+	if text, err := os.ReadFile(cmp.Or(l.verdict, os.DevNull)); err == nil {
+		var before gate.Report
+		if json.Unmarshal(text, &before) == nil && before.Schema == gate.Schema {
+			n = max(n, min(before.Attempt, math.MaxInt32)+1)
+		}
+	}
+	return max(1, n)
 }
 
 // readResults decides from stored results.
@@ -367,21 +401,36 @@ func (l *gateLine) readResults(t *terminal) (*gate.Report, error) {
 			return nil, &exitError{code: exitUsage, err: fmt.Errorf("--%s: %w", map[gate.Mode]string{gate.OfRuns: "history", gate.OfFile: "baseline"}[mode], err)}
 		}
 	}
-	own := slices.IndexFunc(baseline, func(b stored.Run) bool {
-		return slices.ContainsFunc(candidate, func(c stored.Run) bool { return b.At.Equal(c.At) && b.OfSameRun(&c) })
-	})
-	if mode == gate.OfRuns && own >= 0 {
-		t.notef("%s is the candidate itself, and left out of its history", baseline[own].Name)
-		baseline = slices.Delete(baseline, own, own+1)
+	if mode == gate.OfRuns {
+		// What a history keeps is fit to be published, and compared with what is, too.
+		publicFacts(slices.Concat(baseline, candidate))
+		baseline = slices.DeleteFunc(baseline, func(b stored.Run) bool {
+			own := slices.ContainsFunc(candidate, func(c stored.Run) bool { return b.Same(&c) })
+			if own {
+				t.notef("%s is the candidate itself, and left out of its history", b.Name)
+			}
+			return own
+		})
 	}
 	return l.decide(mode, baseline, candidate), nil
+}
+
+// publicFacts takes out of the runs' facts what must not be published.
+func publicFacts(runs []stored.Run) {
+	red := localRedactor(nil)
+	for i := range runs {
+		for j := range runs[i].Facts {
+			f := &runs[i].Facts[j]
+			f.Value = red.Hide(f.Value)
+		}
+	}
 }
 
 // decide makes a report of stored runs.
 func (l *gateLine) decide(mode gate.Mode, baseline, candidate []stored.Run) *gate.Report {
 	r := l.newReport(mode)
 	r.Checks, r.Notes = stored.Checks(baseline, candidate, l.policy)
-	r.Simulated = candidate[0].Simulated
+	r.Simulated = slices.ContainsFunc(slices.Concat(candidate, baseline), func(r stored.Run) bool { return r.Simulated })
 	r.Differences = differing(baseline, candidate)
 	for side, runs := range map[string][]stored.Run{"baseline": baseline, "candidate": candidate} {
 		for _, run := range runs {
@@ -393,11 +442,20 @@ func (l *gateLine) decide(mode gate.Mode, baseline, candidate []stored.Run) *gat
 	if mode != gate.Absolute {
 		r.Primary = l.storedDecision(r, mode, primary, baseline, candidate)
 	}
+	l.checkRequirements(r, baseline, candidate)
+	return r
+}
+
+// checkRequirements holds the medians of the runs against the bounds.
+func (l *gateLine) checkRequirements(r *gate.Report, baseline, candidate []stored.Run) {
 	for i := range l.requirements {
 		q := &l.requirements[i]
-		r.Requirements = append(r.Requirements, q.Check(median(candidate, q.Metric), median(baseline, q.Metric)))
+		f := q.Check(median(candidate, q.Metric), median(baseline, q.Metric))
+		if f.Verdict == gate.Inconclusive {
+			f.Reason += stored.Hint(slices.Concat(candidate, baseline), q.Metric)
+		}
+		r.Requirements = append(r.Requirements, f)
 	}
-	return r
 }
 
 // storedDecision applies the rule of a mode to the primary metric; nil, with a check
@@ -409,7 +467,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 	}
 	value := median(candidate, metric)
 	if value == nil || !(*value > 0) {
-		return fail("The candidate has no %s above 0.", metric)
+		return fail("The candidate has no %s above 0.%s", metric, stored.Hint(candidate, metric))
 	}
 	better := betterOf(candidate, metric)
 	var d gate.Decision
@@ -417,7 +475,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 	if mode == gate.OfFile {
 		base := median(baseline, metric)
 		if base == nil || !(*base > 0) {
-			return fail("The baseline has no %s above 0.", metric)
+			return fail("The baseline has no %s above 0.%s", metric, stored.Hint(baseline, metric))
 		}
 		change, ok := gate.Change(*base, *value, better)
 		if !ok {
@@ -429,7 +487,7 @@ func (l *gateLine) storedDecision(r *gate.Report, mode gate.Mode, metric string,
 		for i := range baseline {
 			m := baseline[i].Metric(metric)
 			if m == nil || !(m.Value > 0) {
-				return fail("%s of the history has no %s above 0.", baseline[i].Name, metric)
+				return fail("%s of the history has no %s above 0.%s", baseline[i].Name, metric, stored.Hint(baseline[i:i+1], metric))
 			}
 			earlier = append(earlier, turned(m.Value, better))
 		}

@@ -3,14 +3,18 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/servebench/servebench/bench"
 	"github.com/servebench/servebench/bench/gate"
 	"github.com/servebench/servebench/bench/runfile"
 	"github.com/servebench/servebench/bench/server"
@@ -35,8 +39,8 @@ type trials struct {
 	options map[string]*options // by side
 	signals *stopState
 
-	salted  bool // the servers' caches cannot be emptied
-	why     string
+	salted  string       // why pairs have salts, a sentence; "" where they have none
+	salt    string       // what those are made of
 	runs    []stored.Run // in the order in which they were made
 	details []gate.Run   // of the same
 	pairs   [][2]int     // indices of baseline and candidate in runs
@@ -60,12 +64,14 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		return g.broken(err), err
 	}
 	r := g.report()
-	if r.Verdict == gate.Inconclusive && l.extend && passed(r.Checks) {
+	if l.extend && passed(r.Checks) && r.Primary != nil && r.Primary.Verdict == gate.Inconclusive {
+		first := r.Primary.Reason
 		t.notef("inconclusive after %d pairs: %d more, as declared", len(g.pairs), l.pairs)
 		if err := g.measure(ctx, l.pairs); err != nil {
 			return g.broken(err), err
 		}
 		r = g.report()
+		r.Notes = append(r.Notes, fmt.Sprintf("Extended once, as declared: after %d pairs it was %s: %s", l.pairs, gate.Inconclusive, first))
 	}
 	return r, nil
 }
@@ -84,8 +90,16 @@ func (g *trials) prepare(ctx context.Context) error {
 			return err
 		}
 		g.options[side.name] = o
+		g.l.secrets = append(g.l.secrets, publicRedactor(&o.config, o.server).Secrets...)
 	}
 	first := g.options[sideBaseline]
+	switch g.salt = first.config.Salt; g.salt {
+	case "", bench.AutoSalt: // another gate must not find this one's prompts in a cache
+		g.salt = bench.NewSalt()
+	}
+	if first.config.Salt != "" {
+		g.salted = "Each pair had a salt of its own, as --salt asks."
+	}
 	g.dir = cmp.Or(first.dir, "gate-"+time.Now().Format("20060102-150405"))
 	if entries, err := os.ReadDir(g.dir); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "01-") }) {
 		return usagef("--result-dir: %s has runs of a gate; want another folder", g.dir)
@@ -149,9 +163,23 @@ func (t *terminal) gateOptions(ctx context.Context, args []string, side, url, co
 	if err := o.checkDescriptors(); err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	if side != "" && !line.has("num-warmups") && o.config.Dataset.Warmups == 0 {
+		o.config.Dataset.Warmups = warmups(&o.config)
+	}
 	o.config.Command = append([]string{"servebench", "serve"}, args...)
 	o.config.Target.Dial = t.dial
 	return o, nil
+}
+
+// warmups is how many requests go before the timed ones of a pair's runs, unless flags
+// tell: a server's first requests are slow. One for each that is under way at a time.
+func warmups(c *bench.Config) int {
+	const most = 32
+	n := most
+	if c.MaxConcurrency > 0 {
+		n = min(n, c.MaxConcurrency)
+	}
+	return min(n, c.Dataset.Prompts)
 }
 
 // order is that of the n-th pair, from 1: AB BA AB BA.
@@ -175,36 +203,52 @@ func (g *trials) printPlan() error {
 
 // measure makes n more pairs. An error is that of a run which could not be made.
 func (g *trials) measure(ctx context.Context, n int) error {
-	for range n {
-		k := len(g.pairs) + 1
-		var at [2]int
-		sides := order(k)
-		for _, side := range sides {
-			run, detail, err := g.run(ctx, k, side)
-			if err != nil {
-				return err
-			}
-			g.runs, g.details = append(g.runs, run), append(g.details, detail)
-			at[slices.Index([]string{sideBaseline, sideCandidate}, side)] = len(g.runs) - 1
-			if run.Verdict == string(metrics.Invalid) {
-				return nil // no pair can make up for it: the report says which and why
-			}
+	for goal := len(g.pairs) + n; len(g.pairs) < goal; {
+		before := len(g.runs)
+		switch err := g.pair(ctx, len(g.pairs)+1); {
+		case errors.Is(err, errSalted): // from its first run on, or the two would differ
+			g.runs, g.details = g.runs[:before], g.details[:before]
+		case errors.Is(err, errUnfit):
+			return nil // no pair can make up for it: the report says which and why
+		case err != nil:
+			return err
 		}
-		g.pairs = append(g.pairs, at)
-		g.orders = append(g.orders, map[string]string{sideBaseline: "AB", sideCandidate: "BA"}[sides[0]])
 	}
+	return nil
+}
+
+// What ends a pair early: from here on pairs are salted; a run is INVALID.
+var errSalted, errUnfit = errors.New("salted from here on"), errors.New("no fit run")
+
+// pair makes the k-th pair.
+func (g *trials) pair(ctx context.Context, k int) error {
+	var at [2]int
+	sides := order(k)
+	for _, side := range sides {
+		run, detail, err := g.run(ctx, k, side)
+		if err != nil {
+			return err
+		}
+		g.runs, g.details = append(g.runs, run), append(g.details, detail)
+		at[slices.Index([]string{sideBaseline, sideCandidate}, side)] = len(g.runs) - 1
+		if run.Verdict == string(metrics.Invalid) {
+			return errUnfit
+		}
+	}
+	g.pairs = append(g.pairs, at)
+	g.orders = append(g.orders, map[string]string{sideBaseline: "AB", sideCandidate: "BA"}[sides[0]])
 	return nil
 }
 
 // run makes one run, and once more where it is SUSPECT.
 func (g *trials) run(ctx context.Context, pair int, side string) (stored.Run, gate.Run, error) {
 	name := fmt.Sprintf("%02d-%s", pair, side)
-	run, err := g.once(ctx, name, side, pair)
+	run, err := g.once(ctx, name, side, pair, false)
 	repeated := false
 	if err == nil && run.Verdict == string(metrics.Suspect) {
 		g.t.notef("%s is SUSPECT (%s): it is repeated once", name, clip(strings.Join(run.Reasons, "; "), 200))
 		name, repeated = name+"-again", true
-		run, err = g.once(ctx, name, side, pair)
+		run, err = g.once(ctx, name, side, pair, true)
 	}
 	if err != nil {
 		return run, gate.Run{}, err
@@ -214,22 +258,22 @@ func (g *trials) run(ctx context.Context, pair int, side string) (stored.Run, ga
 }
 
 // once makes one run as an experiment of its own, whose server, if it is ours, is
-// started anew. Where the prefix cache of a server cannot be emptied, this and all
-// further pairs have salts of their own.
-func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.Run, error) {
+// started anew. errSalted tells that the prefix cache of a server cannot be emptied:
+// this and all further pairs then have salts of their own.
+func (g *trials) once(ctx context.Context, name, side string, pair int, again bool) (stored.Run, error) {
 	o := g.options[side]
 	config := o.config
-	if o.server == nil && !g.salted {
+	if o.server == nil && g.salted == "" {
 		config.ResetPrefixCache = true
 	}
-	if g.salted {
-		config.Salt = fmt.Sprintf("%s%d", cmp.Or(config.Salt, "pair-"), pair)
+	if g.salted != "" {
+		config.Salt = g.saltOf(side, pair, again)
 	}
-	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, Server: o.server, Deadline: o.deadline}, g.signals)
-	if err == nil && outcome.Failure != nil && outcome.Failure.Stage == "prefix_cache_reset" && !o.config.ResetPrefixCache && !g.salted {
-		g.salted, g.why = true, outcome.Failure.MessageSanitized
-		g.t.notef("%s: each pair gets a salt of its own", g.why)
-		return g.once(ctx, name, side, pair)
+	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, ExactSalt: true, Server: o.server, Deadline: o.deadline}, g.signals)
+	if err == nil && outcome.Failure != nil && outcome.Failure.Stage == "prefix_cache_reset" && !o.config.ResetPrefixCache && g.salted == "" {
+		g.salted = "The servers' prefix caches could not be emptied (" + outcome.Failure.MessageSanitized + "); each pair had a salt of its own."
+		g.t.notef("%s: %s; each pair gets a salt of its own", name, outcome.Failure.MessageSanitized)
+		return stored.Run{}, errSalted
 	}
 	if err != nil {
 		return stored.Run{}, err
@@ -242,6 +286,27 @@ func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.
 		return stored.Run{}, &exitError{code: exitUnsaved, err: err}
 	}
 	return runs[0], nil
+}
+
+// saltOf is the salt of a run: one for both sides of a pair, and another for each pair.
+// A server that had the prompts of the pair before, because it is that of both sides
+// or repeats a run, gets them under one more.
+func (g *trials) saltOf(side string, pair int, again bool) string {
+	key := []string{g.salt, strconv.Itoa(pair)}
+	if g.shared() {
+		key = append(key, side)
+	}
+	if again && g.options[side].server == nil {
+		key = append(key, "again")
+	}
+	sum := sha256.Sum256([]byte(strings.Join(key, "\x00")))
+	return hex.EncodeToString(sum[:10])
+}
+
+// shared tells that both sides are one server.
+func (g *trials) shared() bool {
+	a, b := g.options[sideBaseline], g.options[sideCandidate]
+	return a.server == nil && b.server == nil && a.config.Target.BaseURL == b.config.Target.BaseURL
 }
 
 // oneRun runs a point by itself and saves its files in dir.
@@ -275,20 +340,22 @@ func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p s
 // broken is the report of a gate that could not be run to its end.
 func (g *trials) broken(err error) *gate.Report {
 	r := g.report()
-	r.Verdict, r.Reason = gate.Inconclusive, "Not all runs could be made: "+err.Error()+"."
+	r.Verdict, r.Reason = gate.Inconclusive, "Not all runs could be made: "+strings.TrimSuffix(err.Error(), ".")+"."
 	return r
 }
 
 // report decides from the pairs that there are.
 func (g *trials) report() *gate.Report {
 	r := g.l.newReport(gate.Paired)
-	r.Schema = gate.Schema
 	var sides [2][]stored.Run
 	for i, d := range g.details {
 		at := slices.Index([]string{sideBaseline, sideCandidate}, d.Side)
 		sides[at] = append(sides[at], g.runs[i])
 	}
 	r.Runs = append(r.Runs, g.details...)
+	if len(g.runs) > 0 {
+		r.Simulated = g.runs[0].Simulated
+	}
 	if len(sides[0]) == 0 || len(sides[1]) == 0 {
 		r.Checks = append(r.Checks, gate.Check{Name: "values", Reason: "There is no pair of runs."})
 		if len(g.runs) > 0 {
@@ -299,10 +366,8 @@ func (g *trials) report() *gate.Report {
 		return r
 	}
 	r.Checks, r.Notes = stored.Checks(sides[0], sides[1], g.l.policy)
-	r.Simulated, r.Differences = g.runs[0].Simulated, differing(sides[0], sides[1])
-	if g.salted {
-		r.Notes = append(r.Notes, "The servers' prefix caches could not be emptied ("+g.why+"); each pair had a salt of its own.")
-	}
+	r.Differences = differing(sides[0], sides[1])
+	r.Notes = append(r.Notes, g.aboutSalts()...)
 	primary := g.l.primaryOf(g.runs)
 	g.decide(r, primary)
 	for _, name := range advisory {
@@ -311,12 +376,24 @@ func (g *trials) report() *gate.Report {
 		}
 	}
 	r.Advise(stat.Holm)
-	for i := range g.l.requirements {
-		q := &g.l.requirements[i]
-		r.Requirements = append(r.Requirements, q.Check(median(sides[1], q.Metric), median(sides[0], q.Metric)))
-	}
+	g.l.checkRequirements(r, sides[0], sides[1])
 	r.Conclude()
 	return r
+}
+
+// aboutSalts is what a reader must know of them.
+func (g *trials) aboutSalts() (notes []string) {
+	if g.salted == "" {
+		return nil
+	}
+	notes = append(notes, g.salted)
+	if g.shared() {
+		notes = append(notes, "Both sides are one server: each run of a pair had a salt of its own, too.")
+	}
+	if slices.ContainsFunc(g.details, func(d gate.Run) bool { return d.Repeated && g.options[d.Side].server == nil }) {
+		notes = append(notes, "A run that was repeated had one more salt than its pair: its server had seen the prompts under that.")
+	}
+	return notes
 }
 
 // advisory are the metrics that only advise.
@@ -371,6 +448,7 @@ func (l *gateLine) runOnce(ctx context.Context, t *terminal) (*gate.Report, erro
 	if err != nil {
 		return nil, err
 	}
+	l.secrets = publicRedactor(&o.config, o.server).Secrets
 	if o.dryRun {
 		return nil, o.printPlan(ctx, t)
 	}

@@ -17,8 +17,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/servebench/servebench/bench/gate"
+	"github.com/servebench/servebench/bench/server"
 	"github.com/servebench/servebench/bench/sim"
+	"github.com/servebench/servebench/bench/stored"
 	"github.com/servebench/servebench/internal/memnet"
 )
 
@@ -125,6 +129,14 @@ func TestGatePairs(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
+			for run, salt := range saltsOf(t, filepath.Join(dir, "runs")) {
+				if salt != "" {
+					t.Errorf("%s has the salt %s, though its server's cache was emptied", run, salt)
+				}
+			}
+			if m, err := os.ReadFile(filepath.Join(dir, "runs", "01-baseline.manifest.json")); err != nil || gjson.GetBytes(m, "workload.warmup_request_count").Int() != 4 {
+				t.Errorf("%v, or the runs are not warmed up", err)
+			}
 			left, err := filepath.Glob(filepath.Join(dir, "runs", "*.state.json"))
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v %v", left, err)
@@ -144,18 +156,84 @@ func (h withoutReset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Handler.ServeHTTP(w, r)
 }
 
+// saltsOf are the salts that the runs of a gate were sent with, by their names.
+func saltsOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(f), ".result.json")
+		if !strings.Contains(name, "attempt") {
+			out[name] = gjson.GetBytes(data, "servebench.salt.value").String()
+		}
+	}
+	return out
+}
+
 // Where a cache cannot be emptied each pair has a salt of its own, the same on both
 // sides, and the verdict says so.
 func TestGateSalts(t *testing.T) {
-	dir := t.TempDir()
-	verdict := filepath.Join(dir, "v.json")
-	hosts := gateHosts{"a.test": simulator(time.Millisecond), "b.test": withoutReset{simulator(time.Millisecond)}}
-	code, out, errs := gated(t, hosts, gateFlags(filepath.Join(dir, "runs"), "--verdict", verdict)...)
-	if code != 0 {
-		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+	refuses := func() http.Handler { return withoutReset{simulator(time.Millisecond)} }
+	both := gateHosts{"a.test": refuses(), "b.test": refuses()}
+	for _, c := range []struct {
+		name  string
+		hosts gateHosts
+		more  []string
+		says  string
+		sides bool // even the sides of a pair differ
+	}{
+		{"one refuses", gateHosts{"a.test": simulator(time.Millisecond), "b.test": refuses()}, nil, "could not be emptied", false},
+		{"asked for", both, []string{"--salt=auto"}, "as --salt asks", false},
+		{"one server", both, []string{"--candidate-url", "http://a.test"}, "Both sides are one server", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			verdict, runs := filepath.Join(dir, "v.json"), filepath.Join(dir, "runs")
+			args := gateFlags(runs, append([]string{"--verdict", verdict}, c.more...)...)
+			if c.name == "one server" {
+				args = append(args[:2], args[4:]...)
+			}
+			code, out, errs := gated(t, c.hosts, args...)
+			if code != 0 {
+				t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+			}
+			if r := readReport(t, verdict); !strings.Contains(strings.Join(r.Notes, " "), c.says) || len(r.Runs) != 10 {
+				t.Errorf("%q %+v", r.Notes, r.Runs)
+			}
+			salts, seen := saltsOf(t, runs), map[string]bool{}
+			for k := 1; k <= 5; k++ {
+				a, b := salts[fmt.Sprintf("%02d-baseline", k)], salts[fmt.Sprintf("%02d-candidate", k)]
+				if a == "" || (a != b) != c.sides || seen[a] || seen[b] {
+					t.Errorf("pair %d: %q and %q of %v", k, a, b, salts)
+				}
+				seen[a], seen[b] = true, true
+			}
+		})
 	}
-	if r := readReport(t, verdict); !strings.Contains(strings.Join(r.Notes, " "), "each pair had a salt of its own") {
-		t.Errorf("%q", r.Notes)
+}
+
+// Salts are others in another gate.
+func TestGateSaltsAreItsOwn(t *testing.T) {
+	one := trials{salt: "x", options: map[string]*options{sideBaseline: {}, sideCandidate: {}}}
+	one.options[sideCandidate].config.Target.BaseURL = "http://b"
+	first := one.saltOf(sideBaseline, 1, false)
+	if first != one.saltOf(sideCandidate, 1, false) || first == one.saltOf(sideBaseline, 2, false) || first == one.saltOf(sideBaseline, 1, true) {
+		t.Error("a pair has one salt, another pair and a repeated run have others")
+	}
+	other := one
+	if other.salt = "y"; first == other.saltOf(sideBaseline, 1, false) {
+		t.Error("two gates have one salt")
+	}
+	one.options[sideBaseline].server = &server.Config{}
+	if first != one.saltOf(sideBaseline, 1, true) {
+		t.Error("a server that is started anew has no prompts of before")
 	}
 }
 
@@ -227,6 +305,11 @@ func TestGateOfStoredResults(t *testing.T) {
 	if err := os.WriteFile(zero, []byte(strings.Replace(keptResult(1, "VALID", "aa"), `"output_throughput": 1`, `"output_throughput": 0`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	mani := file("m.json", `{"kind": "run", "outcome": "completed", "measurement": {"harness": "servebench"}, "results": {"successful_requests": 3, "failed_requests": 0, "duration_seconds": 1, "latency_ms": {"time_to_first_token": {"p99": 12.5}}}}`)
+	pipe := filepath.Join(dir, "pipe.json")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	failed := file("failed.json", strings.Replace(keptResult(900, "VALID", "aa"), `"failed": 0`, `"failed": 7`, 1))
 	short := filepath.Join(dir, "short")
 	if err := os.Mkdir(short, 0o700); err != nil {
@@ -256,6 +339,10 @@ func TestGateOfStoredResults(t *testing.T) {
 		{[]string{"--result", good, "--require", "output_throughput >= 900"}, exitRegression, "does not hold"},
 		{[]string{"--result", good, "--require", "output_throughput >= 890"}, 0, "holds"},
 		{[]string{"--result", good, "--require", "p99_ttft < 5ms"}, exitInvalid, "p99_ttft is not in the result"},
+		{[]string{"--result", mani, "--require", "p99_ttft < 5s"}, exitInvalid, "has p99_ttft_token, the other reading of it"},
+		{[]string{"--result", mani, "--require", "ttft_token.p99 < 5s"}, 0, "holds"},
+		{[]string{"--result", mani, "--baseline", mani, "--primary", "p99_ttft"}, exitInvalid, "has p99_ttft_token"},
+		{[]string{"--result", pipe, "--require", "p99_ttft < 5s"}, exitUsage, ""},
 		{[]string{"--result", good, "--baseline", good, "--require", "itl.p50 <= base+3%"}, 0, "itl.p50 <= base+3% holds"},
 	} {
 		code, out, errs := command(t, append([]string{"gate"}, c.args...)...)
@@ -275,5 +362,65 @@ func TestGateOnGitHub(t *testing.T) {
 	text, err := os.ReadFile(summary)
 	if code != exitRegression || err != nil || !strings.Contains(out, "::error title=servebench gate FAIL::") || !strings.Contains(string(text), "FAIL: servebench gate (file)") {
 		t.Errorf("exit %d, %v\n%s\n%s", code, err, out, text)
+	}
+}
+
+// A gate that is run until it is green is none: the verdict counts.
+func TestGateAttempts(t *testing.T) {
+	dir := t.TempDir()
+	good, verdict := write(t, dir, "good.json", keptResult(900, "VALID", "aa")), filepath.Join(dir, "v.json")
+	for n := 1; n <= 3; n++ {
+		_, out, _ := command(t, "gate", "--baseline", good, "--result", good, "--verdict", verdict)
+		if r := readReport(t, verdict); r.Attempt != n || strings.Contains(out, fmt.Sprintf("Attempt %d", n)) != (n > 1) {
+			t.Errorf("attempt %d, want %d: %s", r.Attempt, n, out)
+		}
+	}
+	t.Setenv("GITHUB_RUN_ATTEMPT", "7")
+	command(t, "gate", "--baseline", good, "--result", good, "--verdict", verdict)
+	if r := readReport(t, verdict); r.Attempt != 7 {
+		t.Errorf("attempt %d, want GitHub's", r.Attempt)
+	}
+}
+
+// Whatever a gate writes has nothing in it that must not be published, whatever the
+// results have and wherever they lie.
+func TestGateLeaks(t *testing.T) {
+	canary(t)
+	in := filepath.Join(t.TempDir(), canaryUser)
+	if err := os.Mkdir(in, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(keptResult(900, "INVALID", "aa"), `"the client was slow"`, `"`+everything+`"`, 1)
+	text = strings.Replace(text, `"m"`, `"`+canaryHome+`/m", "tokenizer_id": "`+everything+`"`, 1)
+	a, b := write(t, in, "a.json", keptResult(900, "SUSPECT", "aa")), write(t, in, "b.json", text)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	t.Setenv("GITHUB_ACTIONS", "true")
+	t.Setenv("GITHUB_STEP_SUMMARY", file("summary.md"))
+	code, out, errs := command(t, "gate", "--baseline", a, "--result", b, "--verdict", file("v.json"), "--markdown", file("v.md"), "--junit", file("v.xml"), "--html", file("v.html"))
+	if code != exitInvalid {
+		t.Fatalf("exit %d %s%s", code, out, errs)
+	}
+	if found, files := loose(t, dir); len(found) > 0 || files != 5 {
+		t.Errorf("%d files, and in them:\n%s", files, strings.Join(found, "\n"))
+	}
+	if strings.Contains(out, "canary") {
+		t.Error(out)
+	}
+}
+
+// A first run that is INVALID ends a gate, and the verdict says which and why.
+func TestGateOfInvalidRun(t *testing.T) {
+	runs, err := stored.Read("01-baseline", []byte(strings.Replace(keptResult(900, "INVALID", "aa"), `"failed"`, `"simulated": true, "failed"`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := trials{l: &gateLine{pairs: 8}, options: map[string]*options{}, runs: runs, details: []gate.Run{{Name: "01-baseline", Side: sideBaseline, Verdict: "INVALID", Reasons: runs[0].Reasons}}}
+	r := g.report()
+	if r.Verdict != gate.Inconclusive || r.ExitCode() != exitInvalid || r.Reason != "01-baseline is INVALID: the client was slow." || !r.Simulated || len(r.Runs) != 1 || r.Schema != gate.Schema {
+		t.Errorf("%+v", r)
+	}
+	if r = (&trials{l: &gateLine{}}).broken(errors.New("no. ")); r.Verdict != gate.Inconclusive || len(r.Runs) != 0 {
+		t.Errorf("%+v", r)
 	}
 }

@@ -1,15 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/servebench/servebench/bench/stored"
+	"github.com/servebench/servebench/manifest"
 )
 
 // storedMax is how long a result file may be: one of --save-detailed has every gap.
@@ -25,13 +27,13 @@ func readStored(path string) ([]stored.Run, error) {
 	if !st.IsDir() {
 		return readStoredFile(path)
 	}
-	entries, err := os.ReadDir(path)
+	all, err := filesOf(path)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, e := range entries {
-		if n := e.Name(); e.Type().IsRegular() && strings.HasSuffix(n, ".json") && !strings.HasSuffix(n, ".state.json") && !strings.HasSuffix(n, ".experiment.json") {
+	for _, n := range all {
+		if !strings.HasSuffix(n, ".state.json") && !strings.HasSuffix(n, ".experiment.json") {
 			names = append(names, n)
 		}
 	}
@@ -77,18 +79,83 @@ func readStoredFile(path string) ([]stored.Run, error) {
 	return runs, nil
 }
 
+// filesOf are the names of the JSON files of a folder, in order; links to files are
+// among them, folders and what begins with a dot are not.
+func filesOf(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		n := e.Name()
+		if !strings.HasSuffix(n, ".json") || strings.HasPrefix(n, ".") {
+			continue
+		}
+		st, err := os.Stat(filepath.Join(dir, n))
+		if err != nil {
+			return nil, err
+		}
+		if st.Mode().IsRegular() {
+			names = append(names, n)
+		}
+	}
+	return names, nil
+}
+
 func readOne(path string) ([]stored.Run, error) {
-	f, err := os.Open(path)
+	data, err := readText(path)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, storedMax+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > storedMax {
-		return nil, fmt.Errorf("%s: over %d bytes", path, storedMax)
 	}
 	return stored.Read(path, data)
+}
+
+// readText reads a result file. What is no file is not opened: a pipe would wait.
+func readText(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file; want a manifest or a result JSON", path)
+	case st.Size() > storedMax:
+		return nil, fmt.Errorf("%s: %d bytes; want %d at most", path, st.Size(), storedMax)
+	}
+	return os.ReadFile(path)
+}
+
+// cleanJSON is JSON in whose strings nothing is that must not be published. Members come
+// in the order of their names, and numbers as they are written.
+func cleanJSON(text []byte, r *manifest.Redactor) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(cleanValue(v, r)); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func cleanValue(v any, r *manifest.Redactor) any {
+	switch v := v.(type) {
+	case string:
+		return r.Hide(v)
+	case []any:
+		for i := range v {
+			v[i] = cleanValue(v[i], r)
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, member := range v {
+			out[r.Hide(k)] = cleanValue(member, r)
+		}
+		return out
+	}
+	return v
 }
