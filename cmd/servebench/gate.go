@@ -60,7 +60,8 @@ The verdict:
   --html FILE              a page with a picture of the pairs
 
 Every flag of servebench serve may follow: it holds for both sides. With GITHUB_ACTIONS
-set an annotation is printed and the step summary written.
+set an annotation is printed, and the step summary and the outputs verdict and reason
+are written.
 
 Exit codes: 0 PASS; 2 usage; 3 FAIL, a regression; 4 INCONCLUSIVE, or not comparable;
 5 a server failed; 6 something could not be saved; 128 + N after signal N.
@@ -317,6 +318,12 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 		fmt.Fprintln(t.out, r.Annotation())
 		if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
 			errs = append(errs, appendTo(path, r.Markdown))
+		}
+		if path := os.Getenv("GITHUB_OUTPUT"); path != "" {
+			errs = append(errs, appendTo(path, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "verdict=%s\nreason=%s\n", r.Verdict, printable(r.Reason))
+				return err
+			}))
 		}
 	}
 	switch err := errors.Join(errs...); {
