@@ -42,9 +42,9 @@ var sweepFlags = []flagSpec{
 	{Name: "only", Help: "ids of the points to run, with commas between"},
 }
 
-// gateFlags are those of `servebench gate`: its own, and those of serve, of which
+// flagsOfGate are those of `servebench gate`: its own, and those of serve, of which
 // --strict is its own too.
-func gateFlags(serve []flagSpec) []flagSpec {
+func flagsOfGate(serve []flagSpec) []flagSpec {
 	return slices.Concat(gateOwnFlags, slices.DeleteFunc(slices.Clone(serve), func(s flagSpec) bool { return s.Name == "strict" }))
 }
 
@@ -204,7 +204,7 @@ _servebench() {
 	files, none = append(files, "sweep:-f", "sweep:--file"), append(none, "sweep:--only")
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
 	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    gate:*|help:gate) words='%s' ;;\n    sim:*) words='%s' ;;\n    selftest:*) words='%s' ;;\n",
-		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(gateFlags(serve)), " "), strings.Join(spellings(sim), " "), strings.Join(spellings(selftestFlags()), " "))
+		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(flagsOfGate(serve)), " "), strings.Join(spellings(sim), " "), strings.Join(spellings(selftestFlags()), " "))
 	for _, w := range further {
 		bashSubcommands(b, w.name, w.subs)
 	}
@@ -261,7 +261,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", gateFlags(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", flagsOfGate(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		fmt.Fprintf(b, "  %s)\n    _arguments \\\n", c.name)
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
@@ -324,7 +324,7 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []command
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", gateFlags(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", flagsOfGate(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l %s%s -d %s\n",

@@ -219,7 +219,7 @@ func TestGateFlagsAreOne(t *testing.T) {
 		t.Errorf("in the help and in the list (-want +got):\n%s", diff)
 	}
 	names := map[string]int{}
-	for _, s := range gateFlags(flagTable) {
+	for _, s := range flagsOfGate(flagTable) {
 		if names[s.Name]++; names[s.Name] > 1 {
 			t.Errorf("--%s is offered twice", s.Name)
 		}

@@ -41,6 +41,7 @@ type trials struct {
 	details []gate.Run   // of the same
 	pairs   [][2]int     // indices of baseline and candidate in runs
 	orders  []string
+	planned int // runs, as far as is known
 }
 
 // runPairs decides from pairs of runs.
@@ -175,6 +176,7 @@ func (g *trials) printPlan() error {
 
 // measure makes n more pairs. An error is that of a run which could not be made.
 func (g *trials) measure(ctx context.Context, n int) error {
+	g.planned = 2 * (len(g.pairs) + n)
 	for range n {
 		k := len(g.pairs) + 1
 		var at [2]int
@@ -225,7 +227,7 @@ func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.
 	if g.salted {
 		config.Salt = fmt.Sprintf("%s%d", cmp.Or(config.Salt, "pair-"), pair)
 	}
-	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, Server: o.server, Deadline: o.deadline}, g.signals)
+	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, Server: o.server, Deadline: o.deadline}, g.signals, place{len(g.runs) + 1, g.planned})
 	if err == nil && outcome.Failure != nil && outcome.Failure.Stage == "prefix_cache_reset" && !o.config.ResetPrefixCache && !g.salted {
 		g.salted, g.why = true, outcome.Failure.MessageSanitized
 		g.t.notef("%s: each pair gets a salt of its own", g.why)
@@ -244,10 +246,14 @@ func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.
 	return runs[0], nil
 }
 
+// place is which of how many runs one is.
+type place struct{ number, of int }
+
 // oneRun runs a point by itself and saves its files in dir.
-func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p sweep.Point, signals *stopState) (sweep.Outcome, error) {
+func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p sweep.Point, signals *stopState, at place) (sweep.Outcome, error) {
+	p.Config.Target.Dial = t.dial
 	s := &study{options: []*options{o}, experiment: sweep.Experiment{About: sweep.About{ID: "gate-" + name, Title: name}, Points: []sweep.Point{p}}}
-	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment}
+	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment, at: at}
 	note := func(n string) { v.pause(); t.notef("%s", n) }
 	so := sweep.Options{
 		Dir: dir, Selected: o.selected, Detailed: o.detailed, Secrets: secretsOfEnvironment(), Start: s.embed(t, note),
@@ -258,7 +264,7 @@ func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p s
 	os.Remove(filepath.Join(dir, s.experiment.About.ID+".state.json")) // for --resume, which a gate has none of
 	switch {
 	case errors.Is(err, sweep.ErrInterrupted) || len(signals.received) > 0:
-		return sweep.Outcome{}, &exitError{code: signals.code(), err: errors.New("interrupted: no verdict")}
+		return sweep.Outcome{}, &exitError{code: signals.code(), err: errors.New("interrupted: " + name + " was not made to its end")}
 	case errors.Is(err, sweep.ErrUnsaved):
 		return sweep.Outcome{}, &exitError{code: exitUnsaved, err: err}
 	case err != nil:
@@ -384,7 +390,7 @@ func (l *gateLine) runOnce(ctx context.Context, t *terminal) (*gate.Report, erro
 	ctx, signals := catchSignals(ctx, t, func() string { return "no new requests, and no verdict; a second signal ends all at once" })
 	defer signals.stop()
 	name := "candidate-" + time.Now().Format("20060102-150405")
-	outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: sideCandidate, Config: o.config, Server: o.server, Deadline: o.deadline}, signals)
+	outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: sideCandidate, Config: o.config, Server: o.server, Deadline: o.deadline}, signals, place{1, 1})
 	if err != nil {
 		return nil, err
 	}

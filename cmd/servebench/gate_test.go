@@ -56,8 +56,8 @@ func gated(t *testing.T, hosts gateHosts, args ...string) (code int, out, errs s
 	return code, out, errs
 }
 
-// gateArgs are those of a small load.
-func gateArgs(dir string, more ...string) []string {
+// gateFlags are those of a small load.
+func gateFlags(dir string, more ...string) []string {
 	return append([]string{
 		"--baseline-url", "http://a.test", "--candidate-url", "http://b.test", "--pairs", "5", "--model", "m", "--skip-tokenizer-init", "--pacing", "sleep",
 		"--num-prompts", "12", "--max-concurrency", "4", "--random-input-len", "8", "--random-output-len", "20", "--temperature", "0", "--result-dir", dir,
@@ -103,7 +103,7 @@ func TestGatePairs(t *testing.T) {
 				hosts["b.test"] = c.b
 			}
 			verdict := filepath.Join(dir, "v.json")
-			code, out, errs := gated(t, hosts, gateArgs(filepath.Join(dir, "runs"), append(c.more, "--verdict", verdict, "--html", filepath.Join(dir, "v.html"), "--junit", filepath.Join(dir, "v.xml"), "--markdown", filepath.Join(dir, "v.md"))...)...)
+			code, out, errs := gated(t, hosts, gateFlags(filepath.Join(dir, "runs"), append(c.more, "--verdict", verdict, "--html", filepath.Join(dir, "v.html"), "--junit", filepath.Join(dir, "v.xml"), "--markdown", filepath.Join(dir, "v.md"))...)...)
 			if code != c.code || !strings.Contains(out, c.says) {
 				t.Fatalf("exit %d\n%s\n%s", code, out, errs)
 			}
@@ -150,7 +150,7 @@ func TestGateSalts(t *testing.T) {
 	dir := t.TempDir()
 	verdict := filepath.Join(dir, "v.json")
 	hosts := gateHosts{"a.test": simulator(time.Millisecond), "b.test": withoutReset{simulator(time.Millisecond)}}
-	code, out, errs := gated(t, hosts, gateArgs(filepath.Join(dir, "runs"), "--verdict", verdict)...)
+	code, out, errs := gated(t, hosts, gateFlags(filepath.Join(dir, "runs"), "--verdict", verdict)...)
 	if code != 0 {
 		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
 	}

@@ -21,6 +21,7 @@ type sweepView struct {
 	quiet bool
 	e     *sweep.Experiment
 	hide  func() // ends the bar
+	at    place  // of a run that is an experiment of its own
 }
 
 // pause takes the bar away.
@@ -49,7 +50,11 @@ func (v *sweepView) began(s sweep.Step) *bench.Progress {
 
 func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
 	v.pause()
-	line := fmt.Sprintf("[%d/%d] %s: %s", s.Number, s.Of, describeStep(s), upshot(res))
+	at := place{s.Number, s.Of}
+	if v.at.of > 0 {
+		at = v.at
+	}
+	line := fmt.Sprintf("[%d/%d] %s: %s", at.number, at.of, describeStep(s), upshot(res))
 	if left != (sweep.Estimate{}) {
 		line += fmt.Sprintf("; left: %v", left)
 	}
