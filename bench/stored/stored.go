@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -376,7 +377,8 @@ func (r *Run) value(key string) string {
 // counts and duration.
 func (r *Run) OfSameRun(o *Run) bool {
 	a, b := r.Metric("duration"), o.Metric("duration")
-	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && a.Value == b.Value
+	// Both are nanoseconds written as seconds, by divisions that may differ in the last digit.
+	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && math.Abs(a.Value-b.Value) <= 0.5e-9
 }
 
 // Describe adds the facts of a manifest of the same run, and the figures that the
