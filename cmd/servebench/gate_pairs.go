@@ -41,7 +41,6 @@ type trials struct {
 	details []gate.Run   // of the same
 	pairs   [][2]int     // indices of baseline and candidate in runs
 	orders  []string
-	planned int // runs, as far as is known
 }
 
 // runPairs decides from pairs of runs.
@@ -57,6 +56,9 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		return "no new requests, and the gate ends without a verdict; a second signal ends all at once"
 	})
 	defer g.signals.stop()
+	for _, o := range g.options {
+		o.at = g.place
+	}
 	if err := g.measure(ctx, l.pairs); err != nil {
 		return g.broken(err), err
 	}
@@ -69,6 +71,15 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		r = g.report()
 	}
 	return r, nil
+}
+
+// place is that of the next run, of those that are planned.
+func (g *trials) place() (number, of int) {
+	pairs := g.l.pairs
+	if len(g.pairs) >= pairs {
+		pairs *= 2 // the extension
+	}
+	return 2*len(g.pairs) + len(g.runs)%2 + 1, 2 * pairs
 }
 
 func passed(checks []gate.Check) bool {
@@ -176,7 +187,6 @@ func (g *trials) printPlan() error {
 
 // measure makes n more pairs. An error is that of a run which could not be made.
 func (g *trials) measure(ctx context.Context, n int) error {
-	g.planned = 2 * (len(g.pairs) + n)
 	for range n {
 		k := len(g.pairs) + 1
 		var at [2]int
@@ -227,7 +237,7 @@ func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.
 	if g.salted {
 		config.Salt = fmt.Sprintf("%s%d", cmp.Or(config.Salt, "pair-"), pair)
 	}
-	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, Server: o.server, Deadline: o.deadline}, g.signals, place{len(g.runs) + 1, g.planned})
+	outcome, err := g.t.oneRun(ctx, g.dir, name, o, sweep.Point{ID: name, Name: name, Group: side, Config: config, Server: o.server, Deadline: o.deadline}, g.signals)
 	if err == nil && outcome.Failure != nil && outcome.Failure.Stage == "prefix_cache_reset" && !o.config.ResetPrefixCache && !g.salted {
 		g.salted, g.why = true, outcome.Failure.MessageSanitized
 		g.t.notef("%s: each pair gets a salt of its own", g.why)
@@ -246,14 +256,11 @@ func (g *trials) once(ctx context.Context, name, side string, pair int) (stored.
 	return runs[0], nil
 }
 
-// place is which of how many runs one is.
-type place struct{ number, of int }
-
 // oneRun runs a point by itself and saves its files in dir.
-func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p sweep.Point, signals *stopState, at place) (sweep.Outcome, error) {
+func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p sweep.Point, signals *stopState) (sweep.Outcome, error) {
 	p.Config.Target.Dial = t.dial
 	s := &study{options: []*options{o}, experiment: sweep.Experiment{About: sweep.About{ID: "gate-" + name, Title: name}, Points: []sweep.Point{p}}}
-	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment, at: at}
+	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment, at: o.at}
 	note := func(n string) { v.pause(); t.notef("%s", n) }
 	so := sweep.Options{
 		Dir: dir, Selected: o.selected, Detailed: o.detailed, Secrets: secretsOfEnvironment(), Start: s.embed(t, note),
@@ -390,7 +397,7 @@ func (l *gateLine) runOnce(ctx context.Context, t *terminal) (*gate.Report, erro
 	ctx, signals := catchSignals(ctx, t, func() string { return "no new requests, and no verdict; a second signal ends all at once" })
 	defer signals.stop()
 	name := "candidate-" + time.Now().Format("20060102-150405")
-	outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: sideCandidate, Config: o.config, Server: o.server, Deadline: o.deadline}, signals, place{1, 1})
+	outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: sideCandidate, Config: o.config, Server: o.server, Deadline: o.deadline}, signals)
 	if err != nil {
 		return nil, err
 	}

@@ -88,10 +88,11 @@ func (o *options) runsOf(ctx context.Context, t *terminal, dir string, s *repeat
 	for i := 1; i <= o.runs; i++ {
 		name := fmt.Sprintf("run-%03d", i)
 		config := o.config
+		o.at = func() (number, of int) { return i, o.runs }
 		if o.server == nil && !config.ResetPrefixCache {
 			config.Salt = cmp.Or(config.Salt, bench.AutoSalt) // of a text that is given each run makes its own
 		}
-		outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: "repetition", Config: config, Server: o.server, Deadline: o.deadline}, signals, place{i, o.runs})
+		outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: "repetition", Config: config, Server: o.server, Deadline: o.deadline}, signals)
 		if err == nil && outcome.Failure != nil {
 			err = &exitError{code: exitTarget, err: fmt.Errorf("%s failed: %s", name, outcome.Failure.MessageSanitized)}
 		}

@@ -21,7 +21,8 @@ type sweepView struct {
 	quiet bool
 	e     *sweep.Experiment
 	hide  func() // ends the bar
-	at    place  // of a run that is an experiment of its own
+	// at, if set, is the place of a run that is an experiment of its own.
+	at func() (number, of int)
 }
 
 // pause takes the bar away.
@@ -50,11 +51,11 @@ func (v *sweepView) began(s sweep.Step) *bench.Progress {
 
 func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
 	v.pause()
-	at := place{s.Number, s.Of}
-	if v.at.of > 0 {
-		at = v.at
+	number, of := s.Number, s.Of
+	if v.at != nil {
+		number, of = v.at()
 	}
-	line := fmt.Sprintf("[%d/%d] %s: %s", at.number, at.of, describeStep(s), upshot(res))
+	line := fmt.Sprintf("[%d/%d] %s: %s", number, of, describeStep(s), upshot(res))
 	if left != (sweep.Estimate{}) {
 		line += fmt.Sprintf("; left: %v", left)
 	}
