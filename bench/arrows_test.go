@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"bench/sweep":     {"bench", "bench/server", "manifest"},
 	"bench/importer":  {"manifest", "metrics/stat"},
 	"bench/gate":      {"metrics/stat"},
-	"bench/stored":    {"bench/gate", "bench/importer"},
+	"bench/stored":    {"bench/gate", "bench/importer", "metrics/stat"},
 	"bench/compare":   {"bench/gate", "bench/stored", "metrics/stat"},
 	"bench/report":    {"bench/gate", "metrics", "metrics/stat"},
 	"loadgen":         {"dataset/nprand", "metrics"},

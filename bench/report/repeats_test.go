@@ -28,7 +28,7 @@ func TestRepeatsPage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	page := string(b.Bytes())
+	page := b.String()
 	if !strings.Contains(page, `id="panel1"`) || strings.Contains(page, `id="panel2"`) || !strings.Contains(page, "p99_itl (ms)") || strings.Contains(page, "<b>all") {
 		t.Error("two panels, and a table of three, nothing as markup")
 	}
