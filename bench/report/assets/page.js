@@ -318,12 +318,14 @@
   function repeats(r) {
     r.panels.forEach(function (p, i) {
       var low = p.bounds[0], high = p.bounds[1];
+      var shown = p.values.concat(low === null || high === null ? [] : [low, high]);
+      var from = Math.min.apply(null, shown), to = Math.max.apply(null, shown), room = (to - from) / 10 || Math.abs(to) / 100 || 1;
       draw("panel" + i, {
         title: { text: p.title, left: "center", textStyle: { fontSize: 14 } },
         grid: { left: 80, right: 70, top: 40, bottom: 60 },
         tooltip: { confine: true, formatter: function (t) { return lines([r.runs[t.dataIndex], Number(p.values[t.dataIndex]).toPrecision(6), r.verdicts[t.dataIndex]]); } },
         xAxis: { type: "category", data: r.runs, name: "run, in the order in which they were made", nameLocation: "middle", nameGap: 34, axisLabel: { hideOverlap: true } },
-        yAxis: { type: "value", scale: true, min: low === null ? undefined : function (v) { return Math.min(v.min, low); }, max: high === null ? undefined : function (v) { return Math.max(v.max, high); } },
+        yAxis: { type: "value", scale: true, min: from - room, max: to + room, axisLabel: { showMinLabel: false, showMaxLabel: false } },
         series: [{
           type: "scatter", symbolSize: 11,
           data: p.values.map(function (v, k) {
