@@ -5,7 +5,7 @@ BIN := bin/servebench
 # Without symbol tables: half the size, and the pages that are read stay small.
 LDFLAGS := -s -w
 
-.PHONY: all build lib demo test bench lint e2e-vllm e2e-gate clean
+.PHONY: all build lib demo test bench lint e2e-vllm clean
 
 all: build
 
@@ -45,6 +45,7 @@ e2e-vllm: build
 	bash bench/e2e/vllm.sh
 
 # The gate in real time, against simulators.
+.PHONY: e2e-gate
 e2e-gate: build
 	bash bench/e2e/gate.sh $(BIN)
 

@@ -60,8 +60,7 @@ The verdict:
   --html FILE              a page with a picture of the pairs
 
 Every flag of servebench serve may follow: it holds for both sides. With GITHUB_ACTIONS
-set an annotation is printed, and the step summary and the outputs verdict and reason
-are written.
+set an annotation is printed and the step summary written.
 
 Exit codes: 0 PASS; 2 usage; 3 FAIL, a regression; 4 INCONCLUSIVE, or not comparable;
 5 a server failed; 6 something could not be saved; 128 + N after signal N.
