@@ -58,7 +58,7 @@ still() {
 run() { "$bin" serve --base-url "$a" "${load[@]}" --save-result --result-dir "$dir" --result-filename "$1" "${@:2}" >/dev/null 2>&1; }
 expect equal 0 gate --baseline-url "$a" --candidate-url "$b"
 expect slower 3 gate --baseline-url "$a" --candidate-url "$slow"
-expect slower-commands 3 gate --pairs 5 --baseline-command '{servebench} sim --host {host} --port {port} --ttft 20ms --itl 10ms' --candidate-command '{servebench} sim --host {host} --port {port} --ttft 20ms --itl 10.86ms'
+expect slower-commands 3 gate --baseline-command '{servebench} sim --host {host} --port {port} --ttft 20ms --itl 10ms' --candidate-command '{servebench} sim --host {host} --port {port} --ttft 20ms --itl 10.86ms'
 expect standing-still 4 still
 expect away 5 gate --baseline-url "$a" --candidate-url http://127.0.0.1:1
 expect wrong-rule 2 gate --baseline-url "$a" --candidate-url "$b" --require 'p99_ttft << 3ms'
