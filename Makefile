@@ -50,5 +50,10 @@ lint:
 e2e-vllm: build
 	bash bench/e2e/vllm.sh
 
+# The gate in real time, against simulators.
+.PHONY: e2e-gate
+e2e-gate: build
+	bash bench/e2e/gate.sh $(BIN)
+
 clean:
 	rm -rf bin demo

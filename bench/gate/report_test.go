@@ -143,7 +143,7 @@ func TestPairsOfAnything(t *testing.T) {
 			}
 		}
 		rule := Rule{Effect: 0.03}
-		quick := func(d []float64) Decision { return newPairs(d, rule.withDefaults()).decide() }
+		quick := func(d []float64) Decision { return newPairs(d, rule.WithDefaults()).decide() }
 		one, same, other := quick(d), quick(scaled), quick(turned)
 		if one.Verdict != same.Verdict || math.Abs(one.Mean.Change-same.Mean.Change) > 1e-9 {
 			t.Errorf("%v: %+v in another unit %+v", d, one, same)

@@ -42,6 +42,37 @@ var sweepFlags = []flagSpec{
 	{Name: "only", Help: "ids of the points to run, with commas between"},
 }
 
+// flagsOfGate are those of `servebench gate`: its own, and those of serve, of which
+// --strict is its own too.
+func flagsOfGate(serve []flagSpec) []flagSpec {
+	return slices.Concat(gateOwnFlags, slices.DeleteFunc(slices.Clone(serve), func(s flagSpec) bool { return s.Name == "strict" }))
+}
+
+// gateOwnFlags are those of `servebench gate` that it reads itself.
+var gateOwnFlags = []flagSpec{
+	{Name: "baseline-url", Help: "server A"},
+	{Name: "candidate-url", Help: "server B"},
+	{Name: "baseline-command", Help: "start server A for each of its runs"},
+	{Name: "candidate-command", Help: "start server B for each of its runs"},
+	{Name: "pairs", Help: "pairs of runs, 5 to 20"},
+	{Name: "extend", Arity: arityNone, Help: "declare one extension by as many pairs"},
+	{Name: "result", Kind: kindFile, Help: "the candidate's result"},
+	{Name: "baseline", Kind: kindFile, Help: "one earlier result"},
+	{Name: "history", Kind: kindDir, Help: "folder with at least 10 earlier results"},
+	{Name: "require", Help: "a bound, such as p99_ttft < 500ms"},
+	{Name: "primary", Help: "the metric that decides"},
+	{Name: "effect", Help: "the loss to find"},
+	{Name: "certain", Arity: arityNone, Help: "fail only where the whole interval is beyond the effect"},
+	{Name: "cv", Help: "known coefficient of variation between runs"},
+	{Name: "max-failures", Help: "share of requests that may fail"},
+	{Name: "allow-difference", Help: "a fact that may differ"},
+	{Name: "strict", Arity: arityNone, Help: "refuse runs that are SUSPECT"},
+	{Name: "verdict", Kind: kindFile, Help: "write the verdict here as JSON"},
+	{Name: "markdown", Kind: kindFile, Help: "write the verdict here as Markdown"},
+	{Name: "junit", Kind: kindFile, Help: "write the verdict here as JUnit XML"},
+	{Name: "html", Kind: kindFile, Help: "write the verdict here as a page"},
+}
+
 // selftestFlags are those of `servebench selftest`.
 func selftestFlags() []flagSpec { return commandFlags(selftestCommand(nil)) }
 
@@ -77,9 +108,9 @@ type commandWords struct {
 	subs []subcommand
 }
 
-// furtherWords are those behind `servebench manifest` and `servebench config`.
+// furtherWords are those behind `servebench manifest`, `config` and `baseline`.
 func furtherWords(t *terminal) (out []commandWords) {
-	for _, parent := range []*cli.Command{manifestCommand(t), configCommand(t)} {
+	for _, parent := range []*cli.Command{manifestCommand(t), configCommand(t), baselineCommand(t)} {
 		w := commandWords{name: parent.Name}
 		for _, c := range parent.Subcommands {
 			s := subcommand{name: c.Name, help: c.Usage, flags: commandFlags(c)}
@@ -153,7 +184,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve:", serve}, {"sim:", sim}, {"selftest:", selftestFlags()}} {
+	}{{"serve:", serve}, {"gate:", gateOwnFlags}, {"sim:", sim}, {"selftest:", selftestFlags()}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				switch {
@@ -172,11 +203,12 @@ _servebench() {
 	}
 	files, none = append(files, "sweep:-f", "sweep:--file"), append(none, "sweep:--only")
 	fmt.Fprintf(b, "    %s) files=-f ;;\n    %s) files=-d ;;\n    %s) return ;;\n", strings.Join(files, "|"), strings.Join(dirs, "|"), strings.Join(none, "|"))
-	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    sim:*) words='%s' ;;\n    selftest:*) words='%s' ;;\n",
-		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(sim), " "), strings.Join(spellings(selftestFlags()), " "))
+	fmt.Fprintf(b, "    serve:*|help:serve) words='%s' ;;\n    sweep:*|help:sweep) words='-f %s' ;;\n    gate:*|help:gate) words='%s' ;;\n    sim:*) words='%s' ;;\n    selftest:*) words='%s' ;;\n",
+		strings.Join(spellings(serve), " "), strings.Join(spellings(slices.Concat(sweepFlags, serve)), " "), strings.Join(spellings(flagsOfGate(serve)), " "), strings.Join(spellings(sim), " "), strings.Join(spellings(selftestFlags()), " "))
 	for _, w := range further {
 		bashSubcommands(b, w.name, w.subs)
 	}
+	b.WriteString("    compare:--format) words='text markdown csv json' ;;\n    compare:*)\n      case $cur in\n      -*) words='--format --all --no-color --help' ;;\n      *) files=-f ;;\n      esac ;;\n")
 	b.WriteString("    hdr:*)\n      case $cur in\n      -*) words='--json --out --help' ;;\n      *) files=-f ;;\n      esac ;;\n")
 	fmt.Fprintf(b, "    completion:completion) words='%s' ;;\n    help:help) words='%s' ;;\n    esac\n  fi\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString(`  if [[ -n $files ]]; then
@@ -229,7 +261,7 @@ _servebench() {
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", flagsOfGate(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		fmt.Fprintf(b, "  %s)\n    _arguments \\\n", c.name)
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
@@ -241,6 +273,7 @@ _servebench() {
 	for _, w := range further {
 		zshSubcommands(b, w.name, w.subs)
 	}
+	b.WriteString("  compare) _arguments '--format=[form of the table]:form:(text markdown csv json)' '--all[every figure]' '--no-color[no colour]' '*:file:_files' '--help[list the flags]' ;;\n")
 	b.WriteString("  hdr) _arguments '--json[print JSON]' '--out[write the merged log here]:file:_files' '*:file:_files' '--help[list the flags]' ;;\n")
 	fmt.Fprintf(b, "  completion) _arguments '1:shell:(%s)' ;;\n  help) _arguments '1:command:(%s)' ;;\n  esac\n}\n", strings.Join(shells, " "), strings.Join(helpNames, " "))
 	b.WriteString("if [[ $funcstack[1] == _servebench ]]; then\n  _servebench \"$@\"\nelse\n  compdef _servebench servebench\nfi\n")
@@ -291,7 +324,7 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []command
 	for _, c := range []struct {
 		name  string
 		flags []flagSpec
-	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
+	}{{"serve", serve}, {"sweep", slices.Concat(sweepFlags, serve)}, {"gate", flagsOfGate(serve)}, {"sim", sim}, {"selftest", selftestFlags()}} {
 		for _, s := range c.flags {
 			for _, name := range s.spellings() {
 				fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l %s%s -d %s\n",
@@ -300,6 +333,8 @@ func fishCompletion(b *strings.Builder, serve, sim []flagSpec, further []command
 		}
 		fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from %s' -l help -d 'list the flags'\n", c.name)
 	}
+	b.WriteString("complete -c servebench -n '__fish_seen_subcommand_from compare' -F\ncomplete -c servebench -n '__fish_seen_subcommand_from compare' -l format -x -a 'text markdown csv json' -d 'form of the table'\n" +
+		"complete -c servebench -n '__fish_seen_subcommand_from compare' -l all -d 'every figure'\ncomplete -c servebench -n '__fish_seen_subcommand_from compare' -l no-color -d 'no colour'\n")
 	b.WriteString("complete -c servebench -n '__fish_seen_subcommand_from hdr' -F\ncomplete -c servebench -n '__fish_seen_subcommand_from hdr' -l json -d 'print JSON'\n" +
 		"complete -c servebench -n '__fish_seen_subcommand_from hdr' -l out -r -F -d 'write the merged log here'\n")
 	fmt.Fprintf(b, "complete -c servebench -n '__fish_seen_subcommand_from completion' -a '%s'\n", strings.Join(shells, " "))

@@ -54,6 +54,11 @@ var completed = []struct {
 	{"flags of the simulator", words("servebench sim --tok"), words("--tokens-per-chunk")},
 	{"flags of vLLM that it looks at", words("servebench sim --max-num"), words("--max-num-batched-tokens --max-num-seqs")},
 	{"flags of the selftest", words("servebench selftest --t"), words("--tls")},
+	{"flags of the gate", words("servebench gate --base"), words("--base-url --baseline --baseline-command --baseline-url")},
+	{"words behind baseline", words("servebench baseline p"), words("prune")},
+	{"flags of a word of baseline", words("servebench baseline prune --k"), words("--keep")},
+	{"flags of compare", words("servebench compare --a"), words("--all")},
+	{"its forms", words("servebench compare --format m"), words("markdown")},
 	{"and those it does not", words("servebench sim --tensor"), nil},
 	{"words behind manifest", words("servebench manifest v"), words("validate verify")},
 	{"flags of a word behind it", words("servebench manifest validate --p"), words("--publishable")},
@@ -99,6 +104,9 @@ func TestBashCompletes(t *testing.T) {
 		{"folders", words("servebench serve --result-dir da"), words("dataset")},
 		{"files behind sweep -f", words("servebench sweep -f da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"flags of sweep, and of serve", words("servebench sweep --re"), words("--ready-check-timeout-sec --records --repetition-penalty --replica-url --request-id-prefix --request-rate --reset-prefix-cache --result-dir --result-filename --resume")},
+		{"files of the gate", words("servebench gate --result da"), []string{"data one.jsonl", "data.txt", "dataset"}},
+		{"folders of the gate", words("servebench gate --history da"), words("dataset")},
+		{"results to compare", words("servebench compare da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"files behind a word of manifest", words("servebench manifest verify --publish da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"files behind config check", words("servebench config check da"), []string{"data one.jsonl", "data.txt", "dataset"}},
 		{"files of a flag of import", words("servebench manifest import --subject da"), []string{"data one.jsonl", "data.txt", "dataset"}},
@@ -184,6 +192,36 @@ func TestCompletionGoldens(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), b.String()); diff != "" {
 			t.Errorf("%s, UPDATE=1 rewrites it (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// What completion offers of the gate is what the gate reads, and what its help tells.
+func TestGateFlagsAreOne(t *testing.T) {
+	var want []string
+	for line := range strings.Lines(gateHelp) {
+		if strings.HasPrefix(line, "  --") {
+			want = append(want, strings.Fields(line)[0])
+		}
+	}
+	var got []string
+	for _, s := range gateOwnFlags {
+		got = append(got, "--"+s.Name)
+		words := []string{"--" + s.Name}
+		if s.Arity != arityNone {
+			words = append(words, "")
+		}
+		if l, _ := readGateLine(words); len(l.rest) > 0 {
+			t.Errorf("%q is none of the gate's", l.rest)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("in the help and in the list (-want +got):\n%s", diff)
+	}
+	names := map[string]int{}
+	for _, s := range flagsOfGate(flagTable) {
+		if names[s.Name]++; names[s.Name] > 1 {
+			t.Errorf("--%s is offered twice", s.Name)
 		}
 	}
 }

@@ -326,6 +326,12 @@ func (l *gateLine) conclude(t *terminal, r *gate.Report, failed error) error {
 		if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
 			errs = append(errs, appendTo(path, r.Markdown))
 		}
+		if path := os.Getenv("GITHUB_OUTPUT"); path != "" {
+			errs = append(errs, appendTo(path, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "verdict=%s\nreason=%s\n", r.Verdict, printable(r.Reason))
+				return err
+			}))
+		}
 	}
 	switch err := errors.Join(errs...); {
 	case err != nil:

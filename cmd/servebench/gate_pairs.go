@@ -60,6 +60,9 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		return "no new requests, and the gate ends without a verdict; a second signal ends all at once"
 	})
 	defer g.signals.stop()
+	for _, o := range g.options {
+		o.at = g.place
+	}
 	if err := g.measure(ctx, l.pairs); err != nil {
 		return g.broken(err), err
 	}
@@ -74,6 +77,15 @@ func (l *gateLine) runPairs(ctx context.Context, t *terminal) (*gate.Report, err
 		r.Notes = append(r.Notes, fmt.Sprintf("Extended once, as declared: after %d pairs it was %s: %s", l.pairs, gate.Inconclusive, first))
 	}
 	return r, nil
+}
+
+// place is that of the next run, of those that are planned.
+func (g *trials) place() (number, of int) {
+	pairs := g.l.pairs
+	if len(g.pairs) >= pairs {
+		pairs *= 2 // the extension
+	}
+	return 2*len(g.pairs) + len(g.runs)%2 + 1, 2 * pairs
 }
 
 func passed(checks []gate.Check) bool {
@@ -311,8 +323,9 @@ func (g *trials) shared() bool {
 
 // oneRun runs a point by itself and saves its files in dir.
 func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p sweep.Point, signals *stopState) (sweep.Outcome, error) {
+	p.Config.Target.Dial = t.dial
 	s := &study{options: []*options{o}, experiment: sweep.Experiment{About: sweep.About{ID: "gate-" + name, Title: name}, Points: []sweep.Point{p}}}
-	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment}
+	v := &sweepView{t: t, quiet: o.quiet, e: &s.experiment, at: o.at}
 	note := func(n string) { v.pause(); t.notef("%s", n) }
 	so := sweep.Options{
 		Dir: dir, Selected: o.selected, Detailed: o.detailed, Secrets: secretsOfEnvironment(), Start: s.embed(t, note),
@@ -323,7 +336,7 @@ func (t *terminal) oneRun(ctx context.Context, dir, name string, o *options, p s
 	os.Remove(filepath.Join(dir, s.experiment.About.ID+".state.json")) // for --resume, which a gate has none of
 	switch {
 	case errors.Is(err, sweep.ErrInterrupted) || len(signals.received) > 0:
-		return sweep.Outcome{}, &exitError{code: signals.code(), err: errors.New("interrupted: no verdict")}
+		return sweep.Outcome{}, &exitError{code: signals.code(), err: errors.New("interrupted: " + name + " was not made to its end")}
 	case errors.Is(err, sweep.ErrUnsaved):
 		return sweep.Outcome{}, &exitError{code: exitUnsaved, err: err}
 	case err != nil:

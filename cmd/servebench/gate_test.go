@@ -354,14 +354,19 @@ func TestGateOfStoredResults(t *testing.T) {
 
 func TestGateOnGitHub(t *testing.T) {
 	dir := t.TempDir()
-	summary := filepath.Join(dir, "summary.md")
+	summary, outputs := filepath.Join(dir, "summary.md"), filepath.Join(dir, "outputs")
 	t.Setenv("GITHUB_ACTIONS", "true")
 	t.Setenv("GITHUB_STEP_SUMMARY", summary)
+	t.Setenv("GITHUB_OUTPUT", outputs)
 	slow, good := write(t, dir, "slow.json", keptResult(820, "VALID", "aa")), write(t, dir, "good.json", keptResult(900, "VALID", "aa"))
 	code, out, _ := command(t, "gate", "--baseline", good, "--result", slow)
 	text, err := os.ReadFile(summary)
 	if code != exitRegression || err != nil || !strings.Contains(out, "::error title=servebench gate FAIL::") || !strings.Contains(string(text), "FAIL: servebench gate (file)") {
 		t.Errorf("exit %d, %v\n%s\n%s", code, err, out, text)
+	}
+	text, err = os.ReadFile(outputs)
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) != 3 || lines[0] != "verdict=FAIL" || !strings.HasPrefix(lines[1], "reason=output_throughput: Beyond the coarse limit") {
+		t.Errorf("%v %q", err, text)
 	}
 }
 

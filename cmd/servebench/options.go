@@ -42,8 +42,9 @@ type options struct {
 	args                              map[string]any // vLLM's flags as its parser would have them
 	started                           time.Time
 
-	runs    int     // --num-runs
-	untilCI float64 // --until-ci as a share; 0 is never
+	runs    int                     // --num-runs
+	untilCI float64                 // --until-ci as a share; 0 is never
+	at      func() (number, of int) // which of several runs is under way; nil: it is the only one
 
 	// What a run file says beyond the flags.
 	server      *server.Config    // to start; nil measures config.Target

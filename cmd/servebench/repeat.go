@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"github.com/tidwall/gjson"
 
+	"github.com/servebench/servebench/bench"
+	"github.com/servebench/servebench/bench/report"
 	"github.com/servebench/servebench/bench/stored"
 	"github.com/servebench/servebench/bench/sweep"
 	"github.com/servebench/servebench/metrics"
@@ -85,8 +88,9 @@ func (o *options) runsOf(ctx context.Context, t *terminal, dir string, s *repeat
 	for i := 1; i <= o.runs; i++ {
 		name := fmt.Sprintf("run-%03d", i)
 		config := o.config
+		o.at = func() (number, of int) { return i, o.runs }
 		if o.server == nil && !config.ResetPrefixCache {
-			config.Salt = cmp.Or(config.Salt, "run") + fmt.Sprintf("-%d", i)
+			config.Salt = cmp.Or(config.Salt, bench.AutoSalt) // of a text that is given each run makes its own
 		}
 		outcome, err := t.oneRun(ctx, dir, name, o, sweep.Point{ID: name, Name: name, Group: "repetition", Config: config, Server: o.server, Deadline: o.deadline}, signals)
 		if err == nil && outcome.Failure != nil {
@@ -94,15 +98,25 @@ func (o *options) runsOf(ctx context.Context, t *terminal, dir string, s *repeat
 		}
 		if err != nil {
 			s.Ended = name + " could not be made"
+			select {
+			case <-signals.soft:
+				s.Ended = "interrupted in " + name
+			default:
+			}
 			return runs, err
 		}
-		one, err := readStoredFile(filepath.Join(dir, name+".result.json"))
+		path := filepath.Join(dir, name+".result.json")
+		one, err := readStoredFile(path)
+		if err != nil {
+			return runs, &exitError{code: exitUnsaved, err: err}
+		}
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return runs, &exitError{code: exitUnsaved, err: err}
 		}
 		one[0].Name = name
 		runs = append(runs, one[0])
-		s.Runs = append(s.Runs, repeat{name, config.Salt, one[0].Verdict, one[0].Reasons})
+		s.Runs = append(s.Runs, repeat{name, gjson.GetBytes(text, "servebench.salt.value").String(), one[0].Verdict, one[0].Reasons})
 		if o.untilCI > 0 && i >= fewestUntilCI && i < o.runs {
 			for _, m := range stored.Repeats(runs) {
 				if m.Metric == "output_throughput" && m.Half() <= o.untilCI {
@@ -141,11 +155,17 @@ func (o *options) concludeRepeats(t *terminal, dir string, s *repeats, failed er
 	if err == nil {
 		err = renameio.WriteFile(path, text.Bytes(), 0o666, renameio.WithTempDir(dir))
 	}
+	if err == nil {
+		var page bytes.Buffer
+		if err = s.page(&page); err == nil {
+			err = renameio.WriteFile(filepath.Join(dir, "repeats.html"), page.Bytes(), 0o666, renameio.WithTempDir(dir))
+		}
+	}
 	if err = errors.Join(err, s.write(t.out)); err != nil {
 		t.fail(errors.Join(failed, err))
 		return &exitError{code: exitUnsaved, err: errors.New("not everything could be saved")}
 	}
-	fmt.Fprintf(t.out, "\nFiles:\n  - %s, and those of %s in %s\n", path, count(len(s.Runs), "run"), dir)
+	fmt.Fprintf(t.out, "\nFiles:\n  - %s and .html, and those of %s in %s\n", path, count(len(s.Runs), "run"), dir)
 	if failed != nil {
 		return failed
 	}
@@ -170,23 +190,7 @@ func (s *repeats) write(out io.Writer) error {
 			continue
 		}
 		m := &s.Metrics[i]
-		span, std, cv, drift := "-", "-", "-", "-"
-		if m.Low != nil {
-			span, std = fmt.Sprintf("[%.5g, %.5g]", *m.Low, *m.High), fmt.Sprintf("%.3g", *m.Std)
-		}
-		if m.CV != nil {
-			cv = fmt.Sprintf("%.2g %%", 100**m.CV)
-		}
-		if m.Drift != nil {
-			if drift = fmt.Sprintf("%+.2g %%", 100**m.Drift); !m.Drifts() {
-				drift += " ~"
-			}
-		}
-		unit := ""
-		if m.Unit != "" {
-			unit = " (" + string(m.Unit) + ")"
-		}
-		fmt.Fprintf(w, "%s%s\t%.5g\t%s\t%s\t%s\t%s\t\n", m.Metric, unit, m.Mean, span, std, cv, drift)
+		fmt.Fprintf(w, "%s\t%s\t\n", nameOf(m), strings.Join(spreadCells(m), "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -199,4 +203,51 @@ func (s *repeats) write(out io.Writer) error {
 		fmt.Fprintln(out, "SIMULATED: the target is servebench's own simulator, not a model.")
 	}
 	return err
+}
+
+// nameOf is a metric with its unit.
+func nameOf(m *stored.Spread) string {
+	if m.Unit == "" {
+		return m.Metric
+	}
+	return m.Metric + " (" + string(m.Unit) + ")"
+}
+
+// spreadCells are the mean, its interval, the standard deviation, the coefficient of
+// variation and the drift of a metric, for people.
+func spreadCells(m *stored.Spread) []string {
+	span, std, cv, drift := "-", "-", "-", "-"
+	if m.Low != nil {
+		span, std = fmt.Sprintf("[%.5g, %.5g]", *m.Low, *m.High), fmt.Sprintf("%.3g", *m.Std)
+	}
+	if m.CV != nil {
+		cv = fmt.Sprintf("%.2g %%", 100**m.CV)
+	}
+	if m.Drift != nil {
+		if drift = fmt.Sprintf("%+.2g %%", 100**m.Drift); !m.Drifts() {
+			drift += " ~"
+		}
+	}
+	return []string{fmt.Sprintf("%.5g", m.Mean), span, std, cv, drift}
+}
+
+// drawnRepeats is how many of the metrics on the page have a picture: the throughputs
+// and the first latencies.
+const drawnRepeats = 7
+
+// page writes the summary as a page with the values over the order of the runs.
+func (s *repeats) page(w io.Writer) error {
+	p := report.Page{Title: "servebench serve --num-runs", Simulated: s.Simulated, Notes: s.Notes, Facts: [][2]string{{"runs", fmt.Sprintf("%d of %d", len(s.Runs), s.Asked)}, {"ended", s.Ended}}}
+	var names, verdicts []string
+	for _, r := range s.Runs {
+		names, verdicts = append(names, r.Name), append(verdicts, r.Verdict)
+	}
+	var all []report.Repeated
+	for _, name := range shownRepeats {
+		if i := slices.IndexFunc(s.Metrics, func(m stored.Spread) bool { return m.Metric == name }); i >= 0 {
+			m := &s.Metrics[i]
+			all = append(all, report.Repeated{Metric: nameOf(m), Values: m.Values, Mean: m.Mean, Low: m.Low, High: m.High, Figures: spreadCells(m)})
+		}
+	}
+	return report.Repeats(w, p, names, verdicts, all, drawnRepeats)
 }

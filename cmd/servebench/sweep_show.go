@@ -21,6 +21,8 @@ type sweepView struct {
 	quiet bool
 	e     *sweep.Experiment
 	hide  func() // ends the bar
+	// at, if set, is the place of a run that is an experiment of its own.
+	at func() (number, of int)
 }
 
 // pause takes the bar away.
@@ -34,7 +36,7 @@ func (v *sweepView) pause() {
 func (v *sweepView) starting(s sweep.Step) {
 	v.pause()
 	if !isEmbedded(s.Point.Server) {
-		v.t.notef("%s%s: starting the server", numbered(s), s.Point.ID)
+		v.t.notef("%s%s: starting the server", v.numbered(s), s.Point.ID)
 	}
 }
 
@@ -49,20 +51,23 @@ func (v *sweepView) began(s sweep.Step) *bench.Progress {
 
 func (v *sweepView) ended(s sweep.Step, res *bench.Result, left sweep.Estimate) {
 	v.pause()
-	line := fmt.Sprintf("%s%s: %s", numbered(s), describeStep(s), upshot(res))
+	line := fmt.Sprintf("%s%s: %s", v.numbered(s), describeStep(s), upshot(res))
 	if left != (sweep.Estimate{}) {
 		line += fmt.Sprintf("; left: %v", left)
 	}
 	v.t.notef("%s", line)
 }
 
-// numbered is which run of how many; "" for one alone, such as those of a gate, whose
-// names have the number.
-func numbered(s sweep.Step) string {
-	if s.Of == 1 {
+// numbered is which run of how many; "" for one alone.
+func (v *sweepView) numbered(s sweep.Step) string {
+	number, of := s.Number, s.Of
+	if v.at != nil {
+		number, of = v.at()
+	}
+	if of == 1 {
 		return ""
 	}
-	return fmt.Sprintf("[%d/%d] ", s.Number, s.Of)
+	return fmt.Sprintf("[%d/%d] ", number, of)
 }
 
 // describeStep is a run in a few words.

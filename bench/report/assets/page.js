@@ -313,5 +313,31 @@
     });
   }
 
-  ({ timeline: timeline, lengths: lengths, points: points, pairs: pairs })[DATA.kind](DATA);
+
+  // Repeats of one run: their values in the order in which they were made, the mean and
+  // its interval.
+  function repeats(r) {
+    r.panels.forEach(function (p, i) {
+      var low = p.bounds[0], high = p.bounds[1];
+      var shown = p.values.concat(low === null || high === null ? [] : [low, high]);
+      var from = Math.min.apply(null, shown), to = Math.max.apply(null, shown), room = (to - from) / 10 || Math.abs(to) / 100 || 1;
+      draw("panel" + i, {
+        title: { text: p.title, left: "center", textStyle: { fontSize: 14 } },
+        grid: { left: 80, right: 70, top: 40, bottom: 60 },
+        tooltip: { confine: true, formatter: function (t) { return lines([r.runs[t.dataIndex], Number(p.values[t.dataIndex]).toPrecision(6), r.verdicts[t.dataIndex]]); } },
+        xAxis: { type: "category", data: r.runs, name: "run, in the order in which they were made", nameLocation: "middle", nameGap: 34, axisLabel: { hideOverlap: true } },
+        yAxis: { type: "value", scale: true, min: from - room, max: to + room, axisLabel: { showMinLabel: false, showMaxLabel: false } },
+        series: [{
+          type: "scatter", symbolSize: 11,
+          data: p.values.map(function (v, k) {
+            var bad = { SUSPECT: "#f08c00", INVALID: "#c92a2a" }[r.verdicts[k]];
+            return { value: v, symbol: bad ? "triangle" : "circle", itemStyle: { color: bad || "#343a40" } };
+          }),
+          markLine: { silent: true, symbol: "none", data: [{ yAxis: p.mean, lineStyle: { color: "#4c6ef5", type: "solid" }, label: { formatter: "mean" } }] },
+          markArea: { silent: true, itemStyle: { color: "rgba(76,110,245,0.15)" }, data: low === null || high === null ? [] : [[{ yAxis: low }, { yAxis: high }]] }
+        }]
+      });
+    });
+  }
+  ({ timeline: timeline, lengths: lengths, points: points, pairs: pairs, repeats: repeats })[DATA.kind](DATA);
 })();

@@ -16,11 +16,12 @@ _servebench() {
   else
     case ${COMP_WORDS[1]}:$prev in
     serve:--backend) words='a b' ;;
-    serve:--path|sweep:-f|sweep:--file) files=-f ;;
-    serve:--dir) files=-d ;;
-    serve:--goodput|serve:--seed|sim:--ttft|selftest:--concurrency|selftest:--duration|sweep:--only) return ;;
+    serve:--path|gate:--result|gate:--baseline|gate:--verdict|gate:--markdown|gate:--junit|gate:--html|sweep:-f|sweep:--file) files=-f ;;
+    serve:--dir|gate:--history) files=-d ;;
+    serve:--goodput|serve:--seed|gate:--baseline-url|gate:--candidate-url|gate:--baseline-command|gate:--candidate-command|gate:--pairs|gate:--require|gate:--primary|gate:--effect|gate:--cv|gate:--max-failures|gate:--allow-difference|sim:--ttft|selftest:--concurrency|selftest:--duration|sweep:--only) return ;;
     serve:*|help:serve) words='--backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sweep:*|help:sweep) words='-f --file --resume --only --backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
+    gate:*|help:gate) words='--baseline-url --candidate-url --baseline-command --candidate-command --pairs --extend --result --baseline --history --require --primary --effect --certain --cv --max-failures --allow-difference --strict --verdict --markdown --junit --html --backend --insecure --self-timed --no-self-timed --path --dir --goodput --seed --help' ;;
     sim:*) words='--ttft --truth --help' ;;
     selftest:*) words='--concurrency --duration --tls --json --help' ;;
     manifest:manifest) words='check print --help' ;;
@@ -36,6 +37,12 @@ _servebench() {
     config:*)
       case ${COMP_WORDS[2]}:$prev:$cur in
       init:*) words='run subject --help' ;;
+      esac ;;
+    compare:--format) words='text markdown csv json' ;;
+    compare:*)
+      case $cur in
+      -*) words='--format --all --no-color --help' ;;
+      *) files=-f ;;
       esac ;;
     hdr:*)
       case $cur in

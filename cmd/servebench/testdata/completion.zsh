@@ -34,6 +34,39 @@ _servebench() {
       '*--seed=[a number]:value: ' \
       '--help[list the flags]'
     ;;
+  gate)
+    _arguments \
+      '*--baseline-url=[server A]:value: ' \
+      '*--candidate-url=[server B]:value: ' \
+      '*--baseline-command=[start server A for each of its runs]:value: ' \
+      '*--candidate-command=[start server B for each of its runs]:value: ' \
+      '*--pairs=[pairs of runs, 5 to 20]:value: ' \
+      '*--extend[declare one extension by as many pairs]' \
+      '*--result=[the candidate'\''s result]:file:_files' \
+      '*--baseline=[one earlier result]:file:_files' \
+      '*--history=[folder with at least 10 earlier results]:folder:_files -/' \
+      '*--require=[a bound, such as p99_ttft < 500ms]:value: ' \
+      '*--primary=[the metric that decides]:value: ' \
+      '*--effect=[the loss to find]:value: ' \
+      '*--certain[fail only where the whole interval is beyond the effect]' \
+      '*--cv=[known coefficient of variation between runs]:value: ' \
+      '*--max-failures=[share of requests that may fail]:value: ' \
+      '*--allow-difference=[a fact that may differ]:value: ' \
+      '*--strict[refuse runs that are SUSPECT]' \
+      '*--verdict=[write the verdict here as JSON]:file:_files' \
+      '*--markdown=[write the verdict here as Markdown]:file:_files' \
+      '*--junit=[write the verdict here as JUnit XML]:file:_files' \
+      '*--html=[write the verdict here as a page]:file:_files' \
+      '*--backend=[it'\''s (this)\: one]:value:(a b)' \
+      '*--insecure[back\slash]' \
+      '*--self-timed[both]' \
+      '*--no-self-timed[both]' \
+      '*--path=[a file]:file:_files' \
+      '*--dir=[a folder]:folder:_files -/' \
+      '*--goodput[several]:*-*:value:' \
+      '*--seed=[a number]:value: ' \
+      '--help[list the flags]'
+    ;;
   sim)
     _arguments \
       '*--ttft=[a time]:value: ' \
@@ -69,6 +102,7 @@ _servebench() {
       '1:kind:(run subject)' \
       '--help[list the flags]' ;;
     esac ;;
+  compare) _arguments '--format=[form of the table]:form:(text markdown csv json)' '--all[every figure]' '--no-color[no colour]' '*:file:_files' '--help[list the flags]' ;;
   hdr) _arguments '--json[print JSON]' '--out[write the merged log here]:file:_files' '*:file:_files' '--help[list the flags]' ;;
   completion) _arguments '1:shell:(bash zsh fish)' ;;
   help) _arguments '1:command:(serve sweep gate sim selftest manifest compare baseline config hdr env completion)' ;;
