@@ -94,14 +94,3 @@ func TestReportSaysWhereTheVerdictTurned(t *testing.T) {
 		t.Errorf("without steps: %+v", r)
 	}
 }
-
-func TestWorseVerdict(t *testing.T) {
-	order := []metrics.Verdict{metrics.Valid, metrics.Suspect, metrics.Invalid}
-	for i, a := range order {
-		for j, b := range order {
-			if got, want := worse(a, b), order[max(i, j)]; got != want {
-				t.Errorf("%s and %s: %s, want %s", a, b, got, want)
-			}
-		}
-	}
-}

@@ -273,7 +273,7 @@ func newStep(res *bench.Result) (*Step, error) {
 	}
 	s.EventsPerSecond = float64(s.Events) / res.Duration.Seconds()
 	s.Truth, s.Read = read.Truth(), read.Errors()
-	f := metrics.FiguresOf(res.Records, res.Summary, res.Analysis)
+	f := *res.Figures
 	s.EventsPerRead = f.EventsPerRead
 	if f.KernelStamps {
 		e := kernel.Errors()
@@ -287,18 +287,10 @@ func newStep(res *bench.Result) (*Step, error) {
 	return s, nil
 }
 
-// judge takes over the run's verdict and makes that of a client without stamps: the
-// same figures, but that the delay between receiving and reading is in the result.
+// judge takes over the run's verdict and makes that of a client without stamps: what it
+// would have is the same but for what stamps alone tell, and their limits.
 func (s *Step) judge(res *bench.Result, f metrics.Figures) {
 	s.Verdict, s.Reasons = res.Judgement.Verdict, res.Reasons()
-	f.KernelStamps = false
-	s.VerdictUnstamped = worse(s.Verdict, metrics.Judge(f, metrics.DefaultLimits).Verdict)
-}
-
-func worse(a, b metrics.Verdict) metrics.Verdict {
-	order := []metrics.Verdict{metrics.Valid, metrics.Suspect, metrics.Invalid}
-	if slices.Index(order, b) > slices.Index(order, a) {
-		return b
-	}
-	return a
+	f.KernelStamps, f.RxDelay, f.Merged, f.Even = false, nil, nil, nil
+	s.VerdictUnstamped = metrics.Judge(f, metrics.DefaultLimits).Verdict
 }
