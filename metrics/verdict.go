@@ -182,11 +182,9 @@ func (j *judge) suspect() {
 	if limit, known := j.rxLimit(); known {
 		j.add(over(f.RxDelay, limit), Suspect, "rx_delay", "events were read up to %.4g ms after they had come (p99); limit %.4g ms", val(f.RxDelay), limit)
 	}
-	sched, _ := j.unstampedLimits()
+	sched, wake := j.unstampedLimits()
 	j.add(over(f.SchedWait, sched), Suspect, "sched_wait", "goroutines waited up to %.4g ms for a CPU (p99); limit %.4g ms", val(f.SchedWait), sched)
-	if _, wake := j.unstampedLimits(); !f.KernelStamps {
-		j.add(over(f.Wake, wake), Suspect, "wake_delay", "a sleeping goroutine woke up to %.4g ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit %.4g ms", val(f.Wake), wake)
-	}
+	j.add(!f.KernelStamps && over(f.Wake, wake), Suspect, "wake_delay", "a sleeping goroutine woke up to %.4g ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit %.4g ms", val(f.Wake), wake)
 	j.add(over(f.Pause, l.PauseMS), Suspect, "pause", "the runtime stopped the process for up to %.4g ms (p99); limit %.4g ms", val(f.Pause), l.PauseMS)
 	j.add(f.Throttled != nil && *f.Throttled > 0, Suspect, "throttled", "the cgroup throttled the generator in %d periods; want none", num(f.Throttled))
 	j.add(!j.bunches() && over(f.EventsPerRead, l.EventsPerRead), Suspect, "events_per_read", "events came %.3g to a read, where they share one stamp; limit %.3g", val(f.EventsPerRead), l.EventsPerRead)
@@ -251,6 +249,12 @@ func (j *judge) attribute() (Culprit, string) {
 	}
 	if limit, known := j.rxLimit(); known && over(f.RxDelay, limit) {
 		client = append(client, fmt.Sprintf("read late (rx_delay p99 %.4g ms)", val(f.RxDelay)))
+	}
+	if j.uneven() {
+		client = append(client, fmt.Sprintf("read several events at once, late (%.3g %% of gaps end so)", 100*val(f.Merged)))
+	}
+	if _, limit := j.unstampedLimits(); !f.KernelStamps && over(f.Wake, limit) {
+		client = append(client, fmt.Sprintf("woke late (p99 %.4g ms)", val(f.Wake)))
 	}
 	if over(f.QueueWait, j.lagLimit()) {
 		server = append(server, fmt.Sprintf("requests waited for a slot (queue_wait p99 %.4g ms)", val(f.QueueWait)))

@@ -46,9 +46,9 @@ func TestVerdictAtItsThresholds(t *testing.T) {
 			f.ITL99, f.Even = v, new(float64)
 			*f.Even = 10
 			*f.Merged = 0.03
-		}, metrics.Suspect, "3 % of gaps end in reads that came late and brought several events, which share a stamp: ITL's p99 is 10.5 ms, and 10 ms with their time shared out evenly; limit 5 %", metrics.Nobody},
-		{"wake_delay", 1, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false }, metrics.Suspect, "a sleeping goroutine woke up to 1 ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit 1 ms", metrics.Nobody},
-		{"wake_delay", 2, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false; *f.ITL = 40 }, metrics.Suspect, "a sleeping goroutine woke up to 2 ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit 2 ms", metrics.Nobody},
+		}, metrics.Suspect, "3 % of gaps end in reads that came late and brought several events, which share a stamp: ITL's p99 is 10.5 ms, and 10 ms with their time shared out evenly; limit 5 %", metrics.SlowClient},
+		{"wake_delay", 1, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false }, metrics.Suspect, "a sleeping goroutine woke up to 1 ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit 1 ms", metrics.SlowClient},
+		{"wake_delay", 2, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false; *f.ITL = 40 }, metrics.Suspect, "a sleeping goroutine woke up to 2 ms late (p99), and so may readers, whose delay is in the gaps without kernel stamps; limit 2 ms", metrics.SlowClient},
 		{"sched_wait", 0.5, func(f *metrics.Figures, v *float64) { f.SchedWait = v; f.KernelStamps = false }, metrics.Suspect, "goroutines waited up to 0.5 ms for a CPU (p99); limit 0.5 ms", metrics.Nobody},
 		{"gc", 0.05, func(f *metrics.Figures, v *float64) { f.GC = v }, metrics.Suspect, "garbage collection took 5 % of the generator's CPU time; limit 5 %", metrics.Nobody},
 		{"cpu", 0.70, func(f *metrics.Figures, v *float64) { f.CPU = v }, metrics.Suspect, "the generator used 70 % of its CPUs (p95 over seconds); limit 70 %", metrics.Nobody},
@@ -133,6 +133,8 @@ func TestWhoWasSlow(t *testing.T) {
 		{func(f *metrics.Figures) { f.OverSaturated = true }, metrics.SlowServer, "The server was slow: requests piled up, while the client sent and read in time."},
 		{func(f *metrics.Figures) { f.Lag, f.RxDelay = at(3), at(6) }, metrics.SlowClient, "The client was slow: it sent late (lag p99 3 ms) and read late (rx_delay p99 6 ms)."},
 		{func(f *metrics.Figures) { f.Lag, f.QueueWait = at(3), at(40) }, metrics.SlowBoth, "Both were slow: requests waited for a slot (queue_wait p99 40 ms), and the client sent late (lag p99 3 ms)."},
+		{func(f *metrics.Figures) { f.ITL99, f.Even, f.Merged = at(20), at(10), at(0.03) }, metrics.SlowClient, "The client was slow: it read several events at once, late (3 % of gaps end so)."},
+		{func(f *metrics.Figures) { f.Wake, f.RxDelay, f.KernelStamps = at(40), nil, false }, metrics.SlowClient, "The client was slow: it woke late (p99 40 ms)."},
 		{func(f *metrics.Figures) {}, metrics.Nobody, "Neither held the other up: requests were sent and events read in time, and none waited for a slot."},
 		{func(f *metrics.Figures) { f.QueueWait, f.RxDelay = at(40), nil }, metrics.SlowServer, "The server was slow: requests waited for a slot (queue_wait p99 40 ms), while the client sent in time; how late it read is not known."},
 		{func(f *metrics.Figures) { f.RxDelay = nil }, metrics.Nobody, "Neither held the other up: requests were sent in time, and none waited for a slot; how late events were read is not known."},

@@ -113,7 +113,7 @@ func healthPanels(s *metrics.Series) *healthData {
 		columns     [][2]string // a column and its name; a name that begins with > is on the right
 		scale       float64
 	}{
-		{"the load", "per second", [][2]string{{"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
+		{"the load", "per second", [][2]string{{"due_per_s", "requests due"}, {"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
 		{"the client's delays, p99", "ms", [][2]string{{"lag_p99_ms", "lag"}, {"queue_wait_p99_ms", "queue_wait"}, {"rx_delay_p99_ms", "rx_delay"}, {"sched_wait_p99_ms", "wait for a CPU"}}, 1},
 		{"the client's delays, the longest", "ms", [][2]string{{"lag_max_ms", "lag"}, {"rx_delay_max_ms", "rx_delay"}, {"wake_delay_max_ms", "wake delay"}, {"gc_pause_max_ms", "GC pause"}}, 1},
 		{"the client's CPU", "%", [][2]string{{"cpu", "of all CPUs"}, {"gc_cpu", "GC, of the client's"}}, 100},
