@@ -805,7 +805,7 @@ var basePercentiles = []float64{50, 90, 95, 99}
 
 // stamped tells whether arrivals are the kernel's receive times.
 func (r *Result) stamped() bool {
-	return !r.Config.Target.NoKernelStamps && r.Summary.Counters.NoStamp < r.reads()
+	return !r.Config.Target.NoKernelStamps && r.Summary.KernelStamps()
 }
 
 // reads are those that a stamp was wanted for: with events, or at the end of a body

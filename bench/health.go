@@ -23,8 +23,9 @@ type health struct {
 	conns func() int                // open connections to the busiest server; nil is not known
 	now   sampler
 
-	windows []window // written by the watcher, read after it has ended
-	joined  int      // how many seconds one of them is; a power of two
+	wakes   rt.Float64Histogram // seconds; written by the watcher
+	windows []window            // written by the watcher, read after it has ended
+	joined  int                 // how many seconds one of them is; a power of two
 	cpus    []float64
 }
 
@@ -63,6 +64,7 @@ type window struct {
 func watchHealth(conns func() int, wall func(time.Time) time.Time) *health {
 	h := &health{stop: make(chan struct{}), conns: conns, wall: wall, joined: 1, began: time.Now()}
 	h.now.init()
+	h.wakes = newWakes()
 	h.wg.Go(h.watch)
 	return h
 }
@@ -82,7 +84,9 @@ func (h *health) watch() {
 		case <-timer.C:
 		}
 		now := time.Now()
-		wake = max(wake, now.Sub(due)-timerGrain)
+		late := now.Sub(due) - timerGrain
+		wake = max(wake, late)
+		noteWake(&h.wakes, late)
 		if !now.Before(next) {
 			h.take(last, now, wake)
 			last, wake = now, 0
@@ -90,6 +94,29 @@ func (h *health) watch() {
 		}
 		due = time.Now().Add(wakeEvery) // what take cost is not lateness
 		timer.Reset(wakeEvery)
+	}
+}
+
+// newWakes is a histogram from 10 µs to two hours, in buckets a tenth wide.
+func newWakes() rt.Float64Histogram {
+	const n, least, factor = 215, 10e-6, 1.1
+	bounds := make([]float64, n+1)
+	for i := range bounds[1:] {
+		bounds[i+1] = least * math.Pow(factor, float64(i))
+	}
+	return rt.Float64Histogram{Counts: make([]uint64, n), Buckets: bounds}
+}
+
+// noteWake notes by how much the watcher woke late, and by how much it would have
+// where it slept through its next turns.
+func noteWake(h *rt.Float64Histogram, late time.Duration) {
+	const most = 1 << 16 // turns: eleven minutes
+	for range most {
+		i, _ := slices.BinarySearch(h.Buckets[1:], max(late, 0).Seconds())
+		h.Counts[min(i, len(h.Counts)-1)]++
+		if late -= wakeEvery; late <= 0 {
+			return
+		}
 	}
 }
 
@@ -298,6 +325,7 @@ type vitals struct {
 	Pause       *float64 // ms, p99
 	PauseMax    *float64 // ms
 	Wake        *float64 // ms by which a sleeper woke late, at most
+	WakeP99     *float64 // the same, p99
 	Throttled   *int     // periods
 	Files       *int     // descriptors open, at most
 	FilesLimit  *int
@@ -330,6 +358,8 @@ func (h *health) end() *vitals {
 		all = all.and(w, from)
 	}
 	v.Wake = ptr(all.wake)
+	none := rt.Float64Histogram{Counts: make([]uint64, len(h.wakes.Counts))}
+	v.WakeP99 = tailPtr(tailOf(&none, &h.wakes, 0.99))
 	if all.used > 0 {
 		v.GC = ptr(all.gc / all.used)
 	}
@@ -464,6 +494,8 @@ func (r *Result) health() *object {
 		number("arrivals_p", &a.Arrivals.Gaps.P)
 	}
 	number("events_per_read", f.EventsPerRead)
+	number("gaps_in_late_shared_reads", f.Merged)
+	number("itl_p99_shared_evenly_ms", f.Even)
 	o.set("kernel_receive_stamps", f.KernelStamps)
 	if v == nil {
 		return &o
@@ -477,6 +509,7 @@ func (r *Result) health() *object {
 	number("sched_wait_p99_ms", v.SchedWait)
 	number("gc_pause_p99_ms", v.Pause)
 	number("gc_pause_max_ms", v.PauseMax)
+	number("wake_delay_p99_ms", v.WakeP99)
 	number("wake_delay_max_ms", v.Wake)
 	count("throttled_periods", v.Throttled)
 	number("clocks_apart", f.Clocks)

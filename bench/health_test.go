@@ -51,7 +51,7 @@ func TestHealthWatches(t *testing.T) {
 		for _, w := range v.windows {
 			ends = append(ends, w.end)
 		}
-		if fmt.Sprint(ends) != "[1s 2s 2.7s]" || v.CPU == nil || *v.Wake != 0 || *v.Conns != 3 || v.ClockOffset != 0 || *v.RSS < 1<<20 {
+		if fmt.Sprint(ends) != "[1s 2s 2.7s]" || v.CPU == nil || *v.Wake != 0 || *v.WakeP99 > 0.01 || *v.Conns != 3 || v.ClockOffset != 0 || *v.RSS < 1<<20 {
 			t.Errorf("%v, %+v", ends, v)
 		}
 		if v.Files == nil || *v.Files < 3 || *v.FilesLimit < *v.Files || *v.Ports < 3 || *v.PortsLimit < 1 {
@@ -63,6 +63,24 @@ func TestHealthWatches(t *testing.T) {
 			t.Errorf("%+v of no time", v)
 		}
 	})
+}
+
+// A watcher that slept through a second would have been late at a hundred turns: they
+// count too, or standing still would weigh as little as one turn.
+func TestHealthCountsTheTurnsSleptThrough(t *testing.T) {
+	h, none := newWakes(), newWakes()
+	for range 6600 {
+		noteWake(&h, 0)
+	}
+	noteWake(&h, -time.Millisecond)
+	if got, ok := tailOf(&none, &h, 1); !ok || got != 0.01 {
+		t.Errorf("%v ms, want the least there is", got)
+	}
+	noteWake(&h, time.Second) // 1000 ms, 990 ms, ... 10 ms: 1.5 % of all
+	if got, _ := tailOf(&none, &h, 0.99); got < 320 || got > 400 {
+		t.Errorf("p99 %v ms, want that of 330 ms", got)
+	}
+	noteWake(&h, 100*time.Hour)
 }
 
 // A clock that is set and set back again is seen, though its ends agree.

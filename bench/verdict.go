@@ -11,7 +11,7 @@ func (r *Result) judge() {
 	r.Analysis = metrics.Analyze(r.Records, r.Summary, r.options(), r.load())
 	f := metrics.FiguresOf(r.Records, r.Summary, r.Analysis)
 	if f.KernelStamps = r.stamped(); !f.KernelStamps {
-		f.RxDelay = nil // 0 is what is written where nobody knows
+		f.RxDelay, f.Merged, f.Even = nil, nil, nil // a delay of 0 is what is written where nobody knows
 	}
 	f.Panics = r.panics
 	offset := r.clockOffset.Abs()
@@ -20,7 +20,7 @@ func (r *Result) judge() {
 		f.Canary, f.Throttled = v.Wake, v.Throttled
 		f.Descriptors, f.Ports = share(v.Files, v.FilesLimit), share(v.Ports, v.PortsLimit)
 		if !r.Config.InProcess { // else these are the simulator's too
-			f.CPU, f.GC, f.SchedWait, f.Pause = v.CPU, v.GC, v.SchedWait, v.Pause
+			f.CPU, f.GC, f.SchedWait, f.Pause, f.Wake = v.CPU, v.GC, v.SchedWait, v.Pause, v.WakeP99
 		}
 		// A clock that was set there and back has moved stamps in between.
 		offset = max(offset, v.ClockOffset.Abs())

@@ -91,9 +91,9 @@ func short(v float64) any {
 	return v
 }
 
-// SeriesOf is what the records tell of each slice: requests sent and events that
-// came in a second, the mean number of requests in flight, and of the lag and the
-// queue_wait of those sent in it and the rx_delay of what came in it the p99 and the
+// SeriesOf is what the records tell of each slice: requests sent, due (of an open loop)
+// and events that came in a second, the mean number of requests in flight, and of the
+// lag and the queue_wait of those sent in it and the rx_delay of what came in it the p99 and the
 // maximum. Like [Summary] it leaves the first fill of a closed loop's slots out of
 // lag. It takes linear time and at most 8 MB; a p99 is that of a histogram, at most
 // 3.2 % or 1.024 µs above the sample.
@@ -105,8 +105,12 @@ func SeriesOf(records []Record, o Options) Series {
 	n, width := Slices(length)
 	t := slicer{open: newOccupancy(n, width), slices: make([]slice, n)}
 	for i := range records {
-		if r := &records[i]; r.issued() {
+		r := &records[i]
+		if r.issued() {
 			t.add(r, o)
+		}
+		if o.OpenLoop && r.Outcome != "" { // dropped ones were due too
+			t.slices[t.open.at(r.Due)].due++
 		}
 	}
 	return t.series(length, o)
@@ -120,6 +124,7 @@ type slicer struct {
 
 type slice struct {
 	sends, events, reads int
+	due                  int
 	lag, queue, rx       tail
 }
 
@@ -211,6 +216,9 @@ func (t *slicer) series(length time.Duration, o Options) Series {
 	}
 	seconds := func(k int) float64 { return t.open.seconds(k, length) }
 	column("sends_per_s", func(k int, sl *slice) float64 { return float64(sl.sends) / seconds(k) })
+	if o.OpenLoop {
+		column("due_per_s", func(k int, sl *slice) float64 { return float64(sl.due) / seconds(k) })
+	}
 	column("events_per_s", func(k int, sl *slice) float64 { return float64(sl.events) / seconds(k) })
 	s.Add("in_flight", t.open.mean(length))
 	column("events_per_read", func(_ int, sl *slice) float64 { return float64(sl.events) / float64(sl.reads) }) // 0/0 is NaN

@@ -41,7 +41,7 @@ func TestSeriesByHand(t *testing.T) {
 	}
 	got := metrics.SeriesOf(records, metrics.Options{OpenLoop: true})
 	b, err := json.Marshal(&got)
-	const want = `{"events_per_read":[2,1,1],"events_per_s":[2,1,2],"in_flight":[0.5,1,1.3],"interval_s":1,` +
+	const want = `{"due_per_s":[1,0,4],"events_per_read":[2,1,1],"events_per_s":[2,1,2],"in_flight":[0.5,1,1.3],"interval_s":1,` +
 		`"lag_max_ms":[300,null,100],"lag_p99_ms":[300,null,100],"queue_wait_max_ms":[200,null,0],"queue_wait_p99_ms":[200,null,0],` +
 		`"rx_delay_max_ms":[1,3,2],"rx_delay_p99_ms":[1,3,2],"sends_per_s":[1,0,2]}`
 	if err != nil || string(b) != want {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ type Figures struct {
 	Achieved                *float64 // achieved over offered rate, open loops
 	Gap                     *float64 // mean of what ITL is the median of
 	EventsPerRead           *float64 // mean
+	ITL99                   *float64 // p99 of what ITL is the median of
+	Merged                  *float64 // share of gaps that end in a read of several events that came late
+	Even                    *float64 // ITL99 with the time of those reads shared out evenly; nil where there are none
 	Negative                int      // records with a stamp before the one it follows
 	Dropped                 int      // requests never sent, by a rule
 	ClientResource          int      // requests for which there was no descriptor or port
@@ -67,6 +71,7 @@ type Figures struct {
 	SchedWait   *float64 // p99 of /sched/latencies:seconds
 	Pause       *float64 // p99 of stop-the-world pauses
 	Canary      *float64 // largest gap by which a sleeping goroutine woke late
+	Wake        *float64 // p99 of the same
 	Clocks      *float64 // |wall - monotonic length| over the run's length
 	Throttled   *int     // cgroup periods in which the process was throttled
 	Descriptors *float64 // share of the descriptor limit in use at the peak
@@ -89,6 +94,7 @@ type Limits struct {
 	RxDelayOfITL  float64 `json:"rx_delay_p99_of_itl"`     // without kernel stamps
 	StampedOfITL  float64 `json:"stamped_rx_delay_of_itl"` // with kernel stamps
 	EventsPerRead float64 `json:"events_per_read"`
+	ITLP99        float64 `json:"itl_p99_error"` // either way
 	CPUSuspect    float64 `json:"cpu_p95_suspect"`
 	CPUInvalid    float64 `json:"cpu_p95_invalid"`
 	GC            float64 `json:"gc_cpu"`
@@ -104,7 +110,7 @@ type Limits struct {
 // ports is ours.
 var DefaultLimits = Limits{
 	LagMS: 1, LagOfTTFT: 0.01, Behind: 0.05, Achieved: 0.99,
-	RxDelayMS: 1, RxDelayOfITL: 0.05, StampedOfITL: 0.5, EventsPerRead: 1.5,
+	RxDelayMS: 1, RxDelayOfITL: 0.05, StampedOfITL: 0.5, EventsPerRead: 1.5, ITLP99: 0.05,
 	CPUSuspect: 0.70, CPUInvalid: 0.90, GC: 0.05, SchedWaitMS: 1, PauseMS: 0.5, CanaryMS: 1000,
 	ClocksWarn: 0.001, ClocksInvalid: 0.01, Resource: 0.9,
 }
@@ -186,10 +192,14 @@ func (j *judge) suspect() {
 	if limit, known := j.rxLimit(); known {
 		j.add(over(f.RxDelay, limit), Suspect, "rx_delay", "events were read %.4g ms after they had come at p99; limit %.4g ms", val(f.RxDelay), limit)
 	}
-	j.add(over(f.SchedWait, l.SchedWaitMS), Suspect, "sched_wait", "goroutines waited %.4g ms for a CPU at p99; limit %.4g ms", val(f.SchedWait), l.SchedWaitMS)
+	sched, wake := j.unstampedLimits()
+	j.add(over(f.SchedWait, sched), Suspect, "sched_wait", "goroutines waited %.4g ms for a CPU at p99; limit %.4g ms", val(f.SchedWait), sched)
+	j.add(!f.KernelStamps && over(f.Wake, wake), Suspect, "wake_delay", "a sleeping goroutine woke %.4g ms late at p99, and so may readers, whose delay is in the gaps without kernel stamps; limit %.4g ms", val(f.Wake), wake)
 	j.add(over(f.Pause, l.PauseMS), Suspect, "pause", "the runtime stopped the process for %.4g ms at p99; limit %.4g ms", val(f.Pause), l.PauseMS)
 	j.add(f.Throttled != nil && *f.Throttled > 0, Suspect, "throttled", "the cgroup throttled the generator in %d periods; want none", num(f.Throttled))
 	j.add(!j.bunches() && over(f.EventsPerRead, l.EventsPerRead), Suspect, "events_per_read", "events came %.3g to a read, where they share one stamp; limit %.3g", val(f.EventsPerRead), l.EventsPerRead)
+	j.add(j.uneven(), Suspect, "shared_reads", "%.3g %% of gaps end in reads that came late and brought several events, which share a stamp: ITL's p99 is %.4g ms, and %.4g ms with their time shared out evenly; limit %.3g %%",
+		100*val(f.Merged), val(f.ITL99), val(f.Even), 100*l.ITLP99)
 	j.add(over(f.GC, l.GC), Suspect, "gc", "garbage collection took %.3g %% of the generator's CPU time; limit %.3g %%", 100*val(f.GC), 100*l.GC)
 	j.add(over(f.Descriptors, l.Resource), Suspect, "descriptors", "%.3g %% of the descriptors allowed were in use; limit %.3g %%", 100*val(f.Descriptors), 100*l.Resource)
 	j.add(over(f.Ports, l.Resource), Suspect, "ports", "%.3g %% of the ephemeral ports were in use; limit %.3g %%", 100*val(f.Ports), 100*l.Resource)
@@ -220,6 +230,24 @@ func (j *judge) rxLimit() (ms float64, known bool) {
 	return max(j.l.RxDelayMS, j.l.RxDelayOfITL*val(j.f.ITL)), true
 }
 
+// uneven tells that ITL's p99 rests on events whose own stamps are lost. Without kernel
+// stamps nobody knows which reads came late.
+func (j *judge) uneven() bool {
+	f := &j.f
+	return f.KernelStamps && !f.Bunches && f.Even != nil && f.ITL99 != nil && math.Abs(*f.ITL99-*f.Even) > j.l.ITLP99**f.Even
+}
+
+// unstampedLimits are those of what tells of late reading where nothing measures it:
+// then it is in the gaps, and a twentieth of one is much. How late sleepers wake is
+// known to a millisecond only.
+func (j *judge) unstampedLimits() (sched, wake float64) {
+	sched, wake = j.l.SchedWaitMS, max(j.l.RxDelayMS, j.l.RxDelayOfITL*val(j.f.ITL))
+	if itl := val(j.f.ITL); !j.f.KernelStamps && itl > 0 {
+		sched = min(sched, j.l.RxDelayOfITL*itl)
+	}
+	return sched, wake
+}
+
 // attribute says who was slow: the server where requests waited for a slot or
 // piled up while lag and rx_delay were flat, the client where those were not
 // (A2).
@@ -231,6 +259,12 @@ func (j *judge) attribute() (Culprit, string) {
 	}
 	if limit, known := j.rxLimit(); known && over(f.RxDelay, limit) {
 		client = append(client, fmt.Sprintf("read late (rx_delay p99 %.4g ms)", val(f.RxDelay)))
+	}
+	if j.uneven() {
+		client = append(client, fmt.Sprintf("read several events at once, late (%.3g %% of gaps end so)", 100*val(f.Merged)))
+	}
+	if _, limit := j.unstampedLimits(); !f.KernelStamps && over(f.Wake, limit) {
+		client = append(client, fmt.Sprintf("woke late (p99 %.4g ms)", val(f.Wake)))
 	}
 	if over(f.QueueWait, j.lagLimit()) {
 		server = append(server, fmt.Sprintf("requests waited for a slot (queue_wait p99 %.4g ms)", val(f.QueueWait)))
@@ -286,11 +320,12 @@ func FiguresOf(records []Record, s *Summary, a *Analysis) Figures {
 		Lag: at(s.Lag, 99), QueueWait: at(s.QueueWait, 99), RxDelay: at(s.RxDelay, 99),
 		TTFT: at(s.Token.TTFT, 50), ITL: at(s.Token.ITL, 50),
 		Dropped: s.Outcomes[Dropped], ClientResource: s.Outcomes[ClientResource],
-		KernelStamps: s.Counters.Reads > s.Counters.NoStamp,
+		KernelStamps: s.KernelStamps(),
 	}
 	if d := s.Token.ITL; d != nil {
-		f.Gap = &d.Mean
+		f.Gap, f.ITL99 = &d.Mean, at(d, 99)
 	}
+	f.shared(records, s)
 	if s.Counters.Reads > 0 {
 		v := float64(s.Counters.Events) / float64(s.Counters.Reads)
 		f.EventsPerRead = &v
@@ -307,6 +342,34 @@ func FiguresOf(records []Record, s *Summary, a *Analysis) Figures {
 	}
 	f.scan(records, s.QueueWait != nil)
 	return f
+}
+
+// unstampedMost is the share of reads that may lack a kernel stamp where a p99 is to
+// rest on the others. One may in any case: the first on a machine that took no stamps
+// before.
+const unstampedMost = 0.01
+
+// KernelStamps tells that arrivals are the kernel's receive times, but for too few to
+// matter.
+func (s *Summary) KernelStamps() bool {
+	k := &s.Counters
+	reads := k.Reads + k.NotStreamed
+	return k.NoStamp < reads && float64(k.NoStamp) <= max(1, unstampedMost*float64(reads))
+}
+
+// shared looks at the events that share a read.
+func (f *Figures) shared(records []Record, s *Summary) {
+	if f.ITL == nil || !f.KernelStamps {
+		return
+	}
+	v := 0.0
+	if f.Merged = &v; s.Counters.Reads >= s.Counters.Events {
+		return // none do
+	}
+	merged, gaps, even := sharedReads(records)
+	if merged > 0 {
+		v, f.Even = float64(merged)/float64(gaps), &even
+	}
 }
 
 // lateSend is what makes a send late (M8).

@@ -16,7 +16,7 @@ func healthy() metrics.Figures {
 	none := 0
 	return metrics.Figures{
 		Lag: at(0.1), QueueWait: at(0), RxDelay: at(0.6), TTFT: at(50), ITL: at(10), Gap: at(10), Behind: at(0), Achieved: at(1),
-		EventsPerRead: at(1), KernelStamps: true,
+		EventsPerRead: at(1), ITL99: at(10), Merged: at(0), KernelStamps: true,
 		CPU: at(0.2), GC: at(0.01), SchedWait: at(0.1), Pause: at(0.1), Canary: at(2), Clocks: at(1e-6), Throttled: &none,
 		Descriptors: at(0.1), Ports: at(0.1), Failed: at(0),
 	}
@@ -42,6 +42,14 @@ func TestVerdictAtItsThresholds(t *testing.T) {
 		{"sched_wait", 1, func(f *metrics.Figures, v *float64) { f.SchedWait = v }, metrics.Suspect, "goroutines waited 1 ms for a CPU at p99; limit 1 ms", metrics.Nobody},
 		{"pause", 0.5, func(f *metrics.Figures, v *float64) { f.Pause = v }, metrics.Suspect, "the runtime stopped the process for 0.5 ms at p99; limit 0.5 ms", metrics.Nobody},
 		{"events_per_read", 1.5, func(f *metrics.Figures, v *float64) { f.EventsPerRead = v }, metrics.Suspect, "events came 1.5 to a read, where they share one stamp; limit 1.5", metrics.Nobody},
+		{"shared_reads", 10.5, func(f *metrics.Figures, v *float64) {
+			f.ITL99, f.Even = v, new(float64)
+			*f.Even = 10
+			*f.Merged = 0.03
+		}, metrics.Suspect, "3 % of gaps end in reads that came late and brought several events, which share a stamp: ITL's p99 is 10.5 ms, and 10 ms with their time shared out evenly; limit 5 %", metrics.SlowClient},
+		{"wake_delay", 1, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false }, metrics.Suspect, "a sleeping goroutine woke 1 ms late at p99, and so may readers, whose delay is in the gaps without kernel stamps; limit 1 ms", metrics.SlowClient},
+		{"wake_delay", 2, func(f *metrics.Figures, v *float64) { f.Wake = v; f.KernelStamps = false; *f.ITL = 40 }, metrics.Suspect, "a sleeping goroutine woke 2 ms late at p99, and so may readers, whose delay is in the gaps without kernel stamps; limit 2 ms", metrics.SlowClient},
+		{"sched_wait", 0.5, func(f *metrics.Figures, v *float64) { f.SchedWait = v; f.KernelStamps = false }, metrics.Suspect, "goroutines waited 0.5 ms for a CPU at p99; limit 0.5 ms", metrics.Nobody},
 		{"gc", 0.05, func(f *metrics.Figures, v *float64) { f.GC = v }, metrics.Suspect, "garbage collection took 5 % of the generator's CPU time; limit 5 %", metrics.Nobody},
 		{"cpu", 0.70, func(f *metrics.Figures, v *float64) { f.CPU = v }, metrics.Suspect, "the generator used 70 % of its CPUs (p95 over seconds); limit 70 %", metrics.Nobody},
 		{"descriptors", 0.9, func(f *metrics.Figures, v *float64) { f.Descriptors = v }, metrics.Suspect, "90 % of the descriptors allowed were in use; limit 90 %", metrics.Nobody},
@@ -87,6 +95,9 @@ func TestVerdictByCounts(t *testing.T) {
 		{"rate missed by the client", func(f *metrics.Figures) { f.Achieved, f.Lag = at(0.98), at(4) }, metrics.Invalid, "achieved_rate lag"},
 		{"rate missed by the server", func(f *metrics.Figures) { f.Achieved, f.QueueWait = at(0.5), at(4000) }, metrics.Valid, ""},
 		{"rate just met", func(f *metrics.Figures) { f.Achieved, f.Lag = at(0.99), at(4) }, metrics.Suspect, "lag"},
+		{"a sleeper late, with stamps", func(f *metrics.Figures) { f.Wake = at(50) }, metrics.Valid, ""},
+		{"p99 too low", func(f *metrics.Figures) { f.ITL99, f.Even = at(9.4), at(10) }, metrics.Suspect, "shared_reads"},
+		{"shared reads of a server that bunches", func(f *metrics.Figures) { f.ITL99, f.Even, f.Bunches = at(40), at(10), true }, metrics.Valid, ""},
 		{"rate unknown", func(f *metrics.Figures) { f.Achieved, f.Lag = nil, at(4) }, metrics.Suspect, "lag"},
 		{"a server that writes in bunches", func(f *metrics.Figures) { f.EventsPerRead, f.Bunches = at(4), true }, metrics.Valid, ""},
 		{"bunches that were read at once", func(f *metrics.Figures) { f.EventsPerRead, f.ITL, f.RxDelay = at(4), at(0), at(0.5) }, metrics.Valid, ""},
@@ -122,6 +133,8 @@ func TestWhoWasSlow(t *testing.T) {
 		{func(f *metrics.Figures) { f.OverSaturated = true }, metrics.SlowServer, "The server was slow: requests piled up, while the client sent and read in time."},
 		{func(f *metrics.Figures) { f.Lag, f.RxDelay = at(3), at(6) }, metrics.SlowClient, "The client was slow: it sent late (lag p99 3 ms) and read late (rx_delay p99 6 ms)."},
 		{func(f *metrics.Figures) { f.Lag, f.QueueWait = at(3), at(40) }, metrics.SlowBoth, "Both were slow: requests waited for a slot (queue_wait p99 40 ms), and the client sent late (lag p99 3 ms)."},
+		{func(f *metrics.Figures) { f.ITL99, f.Even, f.Merged = at(20), at(10), at(0.03) }, metrics.SlowClient, "The client was slow: it read several events at once, late (3 % of gaps end so)."},
+		{func(f *metrics.Figures) { f.Wake, f.RxDelay, f.KernelStamps = at(40), nil, false }, metrics.SlowClient, "The client was slow: it woke late (p99 40 ms)."},
 		{func(f *metrics.Figures) {}, metrics.Nobody, "Neither held the other up: requests were sent and events read in time, and none waited for a slot."},
 		{func(f *metrics.Figures) { f.QueueWait, f.RxDelay = at(40), nil }, metrics.SlowServer, "The server was slow: requests waited for a slot (queue_wait p99 40 ms), while the client sent in time; how late it read is not known."},
 		{func(f *metrics.Figures) { f.RxDelay = nil }, metrics.Nobody, "Neither held the other up: requests were sent in time, and none waited for a slot; how late events were read is not known."},

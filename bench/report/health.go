@@ -126,7 +126,7 @@ func healthPanels(s *metrics.Series) *healthData {
 		columns            [][2]string // a column and its name; a name that begins with > is on the right
 		scale              float64
 	}{
-		{"the load", "requests/s", "events/s", [][2]string{{"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
+		{"the load", "requests/s", "events/s", [][2]string{{"due_per_s", "requests due"}, {"sends_per_s", "requests sent"}, {"events_per_s", "> events that came"}}, 1},
 		{"the client's delays, p99", "ms", "", [][2]string{{"lag_p99_ms", "lag"}, {"rx_delay_p99_ms", "receive delay"}, {"sched_wait_p99_ms", "wait for a CPU"}}, 1},
 		{"the client's delays, the longest", "ms", "", [][2]string{{"lag_max_ms", "lag"}, {"rx_delay_max_ms", "receive delay"}, {"wake_delay_max_ms", "wake delay"}, {"gc_pause_max_ms", "GC pause"}}, 1},
 		{"wait for a slot", "ms", "", [][2]string{{"queue_wait_p99_ms", "p99"}, {"queue_wait_max_ms", "longest"}}, 1},

@@ -287,10 +287,10 @@ func newStep(res *bench.Result) (*Step, error) {
 	return s, nil
 }
 
-// judge takes over the run's verdict and makes that of a client without stamps: the
-// same figures, but that the delay between receiving and reading is in the result.
+// judge takes over the run's verdict and makes that of a client without stamps: what it
+// would have is the same but for what stamps alone tell, and their limits.
 func (s *Step) judge(res *bench.Result, f metrics.Figures) {
 	s.Verdict, s.Reasons = res.Judgement.Verdict, res.Reasons()
-	f.KernelStamps = false
-	s.VerdictUnstamped = s.Verdict.Worse(metrics.Judge(f, metrics.DefaultLimits).Verdict)
+	f.KernelStamps, f.RxDelay, f.Merged, f.Even = false, nil, nil, nil
+	s.VerdictUnstamped = metrics.Judge(f, metrics.DefaultLimits).Verdict
 }

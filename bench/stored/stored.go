@@ -379,7 +379,7 @@ func (r *Run) value(key string) string {
 // counts and, but for the rounding of the last digits, the same duration.
 func (r *Run) OfSameRun(o *Run) bool {
 	a, b := r.Metric("duration"), o.Metric("duration")
-	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && math.Abs(a.Value-b.Value) <= 1e-9*b.Value
+	return r.Completed == o.Completed && r.Failed == o.Failed && r.OutputTokens == o.OutputTokens && a != nil && b != nil && math.Abs(a.Value-b.Value) <= 0.5e-9
 }
 
 // Same tells that both are one run, whichever of its files they were read from: a

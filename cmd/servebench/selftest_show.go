@@ -60,12 +60,12 @@ func (v *selftestView) show(r *selftest.Report) error {
 }
 
 // selftestRow is a row of the table: numbers to the right, the verdict last.
-const selftestRow = "%7s  %-6s  %9s  %7s  %7s  %9s  %9s  %9s  %9s  %9s  %8s  %9s  %6s  %s\n"
+const selftestRow = "%7s  %-6s  %9s  %7s  %7s  %9s  %9s  %9s  %9s  %9s  %9s  %8s  %9s  %6s  %s\n"
 
 func writeSelftestTitle(w io.Writer) error {
 	_, err := fmt.Fprintf(w, selftestRow+selftestRow,
-		"", "", "", "CPU per", "event", "TTFT bias", "", "ITL error", "", "", "ITL p99", "rx_delay", "events", "",
-		"streams", "stamps", "events/s", "client", "sim", "p50", "p99", "mean", "p50", "p99", "off by", "p99", "/read", "verdict")
+		"", "", "", "CPU per", "event", "TTFT bias", "", "", "ITL error", "", "", "ITL p99", "rx_delay", "events", "",
+		"streams", "stamps", "events/s", "client", "sim", "mean", "p50", "p99", "mean", "p50", "p99", "off by", "p99", "/read", "verdict")
 	return err
 }
 
@@ -96,7 +96,7 @@ func writeSelftestErrors(w io.Writer, cells []any, s selftest.Step, e *selftest.
 	if e.ITLP99Error != nil {
 		off = fmt.Sprintf("%.1f %%", 100**e.ITLP99Error)
 	}
-	cells = append(cells, milli(e.TTFTBias.P50, e.TTFTBias.Tells(0.5)), milli(e.TTFTBias.P99, e.TTFTBias.Tells(0.99)),
+	cells = append(cells, milli(e.TTFTBias.Mean, e.TTFTBias.N > 0), milli(e.TTFTBias.P50, e.TTFTBias.Tells(0.5)), milli(e.TTFTBias.P99, e.TTFTBias.Tells(0.99)),
 		milli(e.ITLError.Mean, e.ITLError.N > 0), milli(e.ITLError.P50, e.ITLError.Tells(0.5)), milli(e.ITLError.P99, e.ITLError.Tells(0.99)),
 		off, delay, perRead, v)
 	_, err := fmt.Fprintf(w, selftestRow, cells...)

@@ -171,7 +171,7 @@ func TestStartTruthTellsWhyItFails(t *testing.T) {
 // The last lines say what was found, in words.
 func TestSelftestTellsWhatItFound(t *testing.T) {
 	bias, off, at := 0.08, 0.2, 500
-	e := selftest.Errors{TTFTBias: selftest.Spread{N: 10, P50: bias}, ITLP99Error: &off}
+	e := selftest.Errors{TTFTBias: selftest.Spread{N: 10, Mean: 0.09, P50: bias}, ITLP99Error: &off}
 	r := &selftest.Report{
 		Steps: []selftest.Step{{Concurrency: 100, EventsPerSecond: 9900.4, Kernel: &e, Verdict: "VALID", VerdictUnstamped: "SUSPECT"}, {Concurrency: 500, Verdict: "SUSPECT", Reasons: []string{"a", "b"}}},
 		Floor: &selftest.Floor{Concurrency: 100, Stamps: "kernel", TTFTBiasP50: &bias}, MaxValid: &selftest.Reach{Concurrency: 100, EventsPerSecond: 9900.4},
@@ -195,7 +195,7 @@ FAIL: it did not see
 		t.Fatal(err)
 	}
 	rows := strings.Split(b.String(), "\n")
-	if len(rows) != 5 || !strings.Contains(rows[2], "    100  kernel       9900        -        -   0.080 ms          -          -          -          -    20.0 %          -       -  VALID") ||
+	if len(rows) != 5 || !strings.Contains(rows[2], "    100  kernel       9900        -        -   0.090 ms   0.080 ms          -          -          -          -    20.0 %          -       -  VALID") ||
 		!strings.HasSuffix(rows[3], "SUSPECT") || !strings.HasPrefix(rows[3], "         read ") {
 		t.Errorf("%s", b.String())
 	}

@@ -217,7 +217,7 @@ func within(t *testing.T, what string, hits, n int, share float64) {
 // The intervals of quantiles cover exactly as often as the binomial says,
 // whatever the distribution, and the nominal level is the least of it.
 func TestCoverageOfQuantiles(t *testing.T) {
-	const trials = 3000
+	const trials = 1000
 	for _, c := range []struct {
 		name string
 		draw func(*rand.Rand) float64
