@@ -95,7 +95,7 @@ func (c *Config) accounts() Accounting {
 // that show nothing.
 const (
 	accountTokens  = 8
-	accountTimeout = time.Minute
+	accountTimeout = time.Minute // of all requests together
 	// accountBytes is how much longer an event may get: vLLM's usage takes 68 to
 	// 110 bytes.
 	accountBytes = 160
@@ -131,6 +131,8 @@ func (s *session) choose(ctx context.Context) (used, why string) {
 	case engine.Name != "vllm" || !knows(engine.Version):
 		return byChunks, fmt.Sprintf("it is not known that the server (%s %s) can tell", cmp.Or(engine.Name, "unknown"), cmp.Or(engine.Version, "without a version"))
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, accountTimeout, fmt.Errorf("no whole answer within %v", accountTimeout))
+	defer cancel()
 	plain, err := s.sampleAll(ctx, byChunks)
 	if err != nil {
 		return byChunks, fmt.Sprintf("a request without it failed (%v)", err)
@@ -149,6 +151,9 @@ func (s *session) choose(ctx context.Context) (used, why string) {
 			return form, fmt.Sprintf("the server told the tokens of each of %d events at %d bytes more an event", told.events, max(0, told.each()-plain.each()))
 		}
 		not = append(not, fmt.Sprintf("%s: %v", form, err))
+		if ctx.Err() != nil {
+			break // the other form would have no time
+		}
 	}
 	return byChunks, strings.Join(not, "; ")
 }
@@ -183,11 +188,12 @@ func (s *session) sampleAll(ctx context.Context, form string) (sum sample, err e
 	got := make([]sample, len(s.fleet))
 	s.res.Accounting.Probes += len(s.fleet)
 	err = s.fleet.each(func(i int, t *target) error {
-		ctx, cancel := context.WithTimeout(ctx, accountTimeout)
-		defer cancel()
 		answer, err := t.client.Post(ctx, body)
-		if err == nil {
+		switch {
+		case err == nil:
 			got[i], err = readSample(answer, form)
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
 		}
 		return err
 	})

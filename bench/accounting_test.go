@@ -271,6 +271,19 @@ func posing(version string, server http.Handler) http.Handler {
 	})
 }
 
+// silent never answers a request that has the parameter.
+func silent(parameter string, server http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), parameter) {
+			<-r.Context().Done()
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		server.ServeHTTP(w, r)
+	})
+}
+
 func TestAutoAccounting(t *testing.T) {
 	as := func(body string) (string, int) { return body, 0 }
 	plain := sim.New(sim.Config{})
@@ -297,6 +310,7 @@ func TestAutoAccounting(t *testing.T) {
 			plain.ServeHTTP(w, r)
 		}), as, nil, "chunks", 0, "not known that the server (unknown"},
 		{"one that ignores the usage", plain, without("continuous_usage_stats"), nil, "ids", 3, "each of 8 events"},
+		{"one that is silent when asked", silent("continuous_usage_stats", plain), as, nil, "chunks", 2, "usage: no whole answer within 1m0s"},
 		{"one that ignores both", plain, deaf, nil, "chunks", 3, "usage: the server did not tell the tokens of every event; ids: the server did not"},
 		{"one that refuses the usage", plain, refusing("continuous_usage_stats"), nil, "ids", 3, "each of 8 events"},
 		{"one that refuses both", plain, both(refusing("continuous_usage_stats"), refusing("return_token_ids")), nil, "chunks", 3, "HTTP 400: Unknown parameter: 'return_token_ids'"},

@@ -88,6 +88,9 @@ func (r *Result) counterDoubts() (out []string) {
 	if n := r.counted.Counts[probe.Preemptions]; n > 0 {
 		out = append(out, fmt.Sprintf("The server preempted running requests %d times during the timed requests: its memory for KV was full, and some tokens were computed twice.", n))
 	}
+	if q, hits := r.counted.Counts[probe.PrefixQueries], r.counted.Counts[probe.PrefixHits]; hits > q {
+		out = append(out, fmt.Sprintf("The server's counters tell of %d prompt tokens found in its prefix cache and %d looked up: they were left out.", hits, q))
+	}
 	s := r.Summary
 	theirs, ok := r.counted.Counts[probe.GenerationTokens]
 	// Only where our own count is whole: all requests ended, by the server's usage.

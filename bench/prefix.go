@@ -44,11 +44,10 @@ func (r *Result) prefixCache() *PrefixCache {
 	if r.Summary.Completed == 0 {
 		return nil
 	}
-	p := &PrefixCache{}
+	p := &PrefixCache{PromptTokens: r.Summary.InputTokens}
 	for i := range r.Records {
 		if rec := &r.Records[i]; rec.Outcome == metrics.OK {
-			p.PromptTokens += int64(rec.PromptTokens)
-			p.UsageCached += int64(min(rec.CachedTokens, rec.PromptTokens))
+			p.UsageCached = min(p.UsageCached+int64(min(rec.CachedTokens, rec.PromptTokens)), p.PromptTokens)
 		}
 	}
 	if p.PromptTokens > 0 {

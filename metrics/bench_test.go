@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -133,15 +132,4 @@ func BenchmarkPostProcessing(b *testing.B) {
 			})
 		}
 	}
-}
-
-// cpuTime is that of the process so far: on a busy machine the wall clock says
-// little.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

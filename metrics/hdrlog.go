@@ -27,6 +27,7 @@ const (
 	hdrTagMax    = 64      // bytes of a tag
 	hdrCountsMax = 1 << 18 // of a histogram: five digits take 2^17 for each power of two
 	hdrHeader    = 40      // bytes
+	hdrEnd       = 1 << 37 // seconds since 1970, which are written in milliseconds: the year 6325
 )
 
 // HDR is a histogram of a log: of one tag, over all intervals that were read. Its
@@ -184,6 +185,9 @@ func hdrLine(text string, base float64) (*HDR, error) {
 		return nil, err
 	}
 	h.Tag, h.Intervals, h.Start, h.End = tag, 1, base+start, base+start+length
+	if h.End >= hdrEnd {
+		return nil, fmt.Errorf("it ends %.0f seconds after 1970; want less than %d", h.End, int64(hdrEnd))
+	}
 	return h, nil
 }
 

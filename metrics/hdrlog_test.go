@@ -141,6 +141,7 @@ func hostile() map[string]string {
 		"Tag=x,0,1,2,\x00":                                      "base64",
 		"Tag=x,0,1,2," + base64.StdEncoding.EncodeToString(append([]byte{0x1c, 0x84, 0x93, 0x14, 0, 0, 0, 3}, "abc"...)): "zlib",
 		"Tag=x,0,1,2," + base64.StdEncoding.EncodeToString([]byte{0x1c, 0x84, 0x93, 0x14, 0xff, 0xff, 0xff, 0xff}):       "says 4294967295",
+		strings.Replace(raw(1, day, 3, 1, []byte{2}), "0.0,1.0,", "9007199254740991,1.0,", 1):                            "seconds after 1970",
 		"Tag=x":              "no interval",
 		"Tag=,0,1,2,HIST":    "no name",
 		"Tag=a b,0,1,2,HIST": "no name",

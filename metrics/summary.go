@@ -232,9 +232,13 @@ func (s *Summary) completed(r *Record) {
 	}
 }
 
-// plus adds a count that a server told; no server can make the sum wrap round.
+// maxSum is the largest sum of tokens: whoever reads JSON takes it exactly, and sums
+// of some sums do not wrap round either.
+const maxSum = 1 << 53
+
+// plus adds a count that a server told, up to [maxSum].
 func plus(sum int64, n int) int64 {
-	return sum + min(int64(max(n, 0)), math.MaxInt64-sum)
+	return min(sum+min(int64(max(n, 0)), maxSum), maxSum)
 }
 
 func widen(r *[2]int, v int, first bool) {

@@ -80,7 +80,7 @@ func figuresOf(name string, values []int) []string {
 	n, at := len(sorted), func(i int) float64 { return float64(sorted[i]) }
 	sum := 0
 	for _, v := range sorted {
-		sum += v
+		sum = min(sum+v, 1<<53) // servers may tell any number
 	}
 	row := []string{name, strconv.Itoa(n), strconv.Itoa(sum), strconv.Itoa(sorted[0])}
 	mean, _ := stat.Mean(n, at)

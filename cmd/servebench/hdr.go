@@ -38,11 +38,17 @@ func hdrCommand(t *terminal) *cli.Command {
 }
 
 func mergeHDR(c *cli.Context, t *terminal) error {
+	if err := flagsFirst(c, "hdr"); err != nil {
+		return err
+	}
 	names := c.Args().Slice()
 	if len(names) == 0 {
 		return usagef("hdr: no file; want histogram logs, as servebench serve --save-result writes them, or - for standard input")
 	}
 	out := c.String("out")
+	if err := replaceable(out); err != nil {
+		return usagef("--out: %v", err)
+	}
 	var merged []*metrics.HDR
 	for _, name := range names {
 		if out != "" && filepath.Clean(name) == filepath.Clean(out) {
@@ -96,6 +102,15 @@ func readHDR(name string) ([]*metrics.HDR, error) {
 		return nil, &exitError{code: exitInvalid, err: fmt.Errorf("%s: %w", name, err)}
 	}
 	return all, nil
+}
+
+// replaceable tells whether a new file may take the place of what has a name: a
+// device or a pipe would be gone.
+func replaceable(path string) error {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file; want the name of a file", quoteWord(path))
+	}
+	return nil
 }
 
 func saveHDR(to string, all []*metrics.HDR) error {

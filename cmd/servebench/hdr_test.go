@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,18 @@ func TestHDRCommandMerges(t *testing.T) {
 	}
 }
 
+// socket is the path of something that is no regular file, and no loss.
+func socket(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return path
+}
+
 func TestHDRCommandRefuses(t *testing.T) {
 	dir := t.TempDir()
 	good := hdrFile(t, filepath.Join(dir, "good.hdr"), 1, time.Millisecond)
@@ -93,6 +106,8 @@ func TestHDRCommandRefuses(t *testing.T) {
 		{[]string{dir}, exitUsage, "is a folder"},
 		{[]string{"--out", good, good}, exitUsage, "one of the logs to read"},
 		{[]string{"--bogus", good}, exitUsage, "bogus"},
+		{[]string{"--out", socket(t), good}, exitUsage, "no regular file"},
+		{[]string{good, "--json"}, exitUsage, "after a file; want flags first"},
 		{[]string{good, write("bad.hdr", "hello\n")}, exitInvalid, "bad.hdr: line 1: no interval"},
 		{[]string{write("empty.hdr", "#[Histogram log format version 1.3]\n")}, exitInvalid, "no histogram in 1 file"},
 		{[]string{"--out", filepath.Join(dir, "none", "x.hdr"), good}, exitUnsaved, "x.hdr"},

@@ -43,6 +43,9 @@ func importFile(c *cli.Context, t *terminal) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
+	if err := replaceable(c.String("o")); err != nil {
+		return usagef("-o: %v", err)
+	}
 	data, err := t.read(name)
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}

@@ -87,6 +87,7 @@ func TestImportMistakes(t *testing.T) {
 		{[]string{"--launch-command", "vllm serve x", "--launch", two, good}, exitUsage, "--launch: and --launch-command; want one of them"},
 		{[]string{"--set", "results.x=1", good}, exitInvalid, "good.json: set results.x: cannot be set"},
 		{[]string{"-o", filepath.Join(dir, "no", "x.json"), good}, exitUnsaved, "x.json"},
+		{[]string{"-o", socket(t), good}, exitUsage, "no regular file"},
 	} {
 		if code, out, errs := command(t, append([]string{"manifest", "import"}, c.args...)...); code != c.code || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%q: exit %d: %s\nwant %d: %s", c.args, code, errs, c.code, c.want)

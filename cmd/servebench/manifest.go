@@ -67,15 +67,23 @@ func manifestSubcommand(name, usage, args string, action cli.ActionFunc, flags .
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Flags: flags, HideHelpCommand: true, OnUsageError: wrongFlag,
 		Action: func(c *cli.Context) error {
-			// The flag package stops at the first word that is no flag.
-			for _, word := range c.Args().Slice() {
-				if len(word) > 1 && word[0] == '-' {
-					return usagef("manifest %s: %s after a file; want flags first, and ./ before a file whose name begins with -", name, quoteWord(word))
-				}
+			if err := flagsFirst(c, "manifest "+name); err != nil {
+				return err
 			}
 			return action(c)
 		},
 	}
+}
+
+// flagsFirst refuses a flag behind a file: the flag package stops at the first word
+// that is no flag.
+func flagsFirst(c *cli.Context, command string) error {
+	for _, word := range c.Args().Slice() {
+		if len(word) > 1 && word[0] == '-' {
+			return usagef("%s: %s after a file; want flags first, and ./ before a file whose name begins with -", command, quoteWord(word))
+		}
+	}
+	return nil
 }
 
 func wrongFlag(_ *cli.Context, err error, _ bool) error {

@@ -115,15 +115,24 @@ func (t *terminal) selftest(ctx context.Context, c selftest.Config, tls, asJSON 
 	if len(r.Steps) == 0 {
 		return &exitError{code: exitUsage, err: fmt.Errorf("no step was run: %s", r.Stopped)}
 	}
-	known := t.describe(r, executable, tls)
-	if err := v.show(r); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return &exitError{code: exitUnsaved, err: fmt.Errorf("the result: %w", err)}
-	}
-	if known {
-		t.keepFigure(r)
+	if err := v.conclude(r, t.describe(r, executable, tls)); err != nil {
+		return err
 	}
 	if len(r.Failures) > 0 {
 		return &exitError{code: exitInvalid, err: errors.New("the verdict did not see the client's own error")}
+	}
+	return nil
+}
+
+// conclude shows a report and keeps its figure, if its build is known: also where
+// nobody takes what is shown.
+func (v *selftestView) conclude(r *selftest.Report, known bool) error {
+	err := v.show(r)
+	if known {
+		v.t.keepFigure(r)
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		return &exitError{code: exitUnsaved, err: fmt.Errorf("the result: %w", err)}
 	}
 	return nil
 }

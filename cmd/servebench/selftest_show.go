@@ -19,7 +19,7 @@ type selftestView struct {
 	tls, asJSON bool
 	titled      bool
 	hide        func() // the progress of the step under way; nil between steps
-	err         error  // of the table, which is not worth ending for
+	err         error  // the table's first, which is not worth ending for
 }
 
 func (v *selftestView) began(streams int, p *bench.Progress) {
@@ -43,9 +43,11 @@ func (v *selftestView) ended(s selftest.Step) {
 	}
 	if !v.titled {
 		v.titled = true
-		v.err = errors.Join(v.err, writeSelftestTitle(v.t.out))
+		v.err = writeSelftestTitle(v.t.out)
 	}
-	v.err = errors.Join(v.err, writeSelftestStep(v.t.out, s))
+	if v.err == nil {
+		v.err = writeSelftestStep(v.t.out, s)
+	}
 }
 
 // show writes what comes after the steps, or all as JSON.
@@ -56,7 +58,10 @@ func (v *selftestView) show(r *selftest.Report) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(r)
 	}
-	return errors.Join(v.err, writeSelftestEnd(v.t.out, r))
+	if v.err != nil {
+		return v.err
+	}
+	return writeSelftestEnd(v.t.out, r)
 }
 
 // selftestRow is a row of the table: numbers to the right, the verdict last.

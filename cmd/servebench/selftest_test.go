@@ -212,3 +212,30 @@ func TestSelftestColumns(t *testing.T) {
 		}
 	}
 }
+
+// A full disk behind stdout: said once, and the figure is kept.
+func TestSelftestKeepsItsFigure(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	full := errors.New("no space left")
+	for _, asJSON := range []bool{false, true} {
+		var errs strings.Builder
+		v := &selftestView{t: &terminal{out: failing{full}, err: &errs}, asJSON: asJSON, tls: asJSON}
+		r := &selftest.Report{Steps: []selftest.Step{{Concurrency: 1}, {Concurrency: 2}}, TLS: asJSON}
+		for _, s := range r.Steps {
+			v.ended(s)
+		}
+		err := v.conclude(r, true)
+		var exit *exitError
+		if !errors.As(err, &exit) || exit.code != exitUnsaved || strings.Count(err.Error(), "no space") != 1 {
+			t.Errorf("%v", err)
+		}
+		path, _ := figurePath(asJSON)
+		if _, err := os.Stat(path); err != nil || !strings.Contains(errs.String(), "kept for") {
+			t.Errorf("%v; %s", err, errs.String())
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

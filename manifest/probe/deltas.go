@@ -100,9 +100,12 @@ func (r *Reading) add(name, text string, n int64) {
 		if r.Counts == nil {
 			r.Counts = map[Count]int64{}
 		}
-		r.Counts[c] += n
+		r.Counts[c] = sum(r.Counts[c], n)
 	}
 }
+
+// sum adds two counts; however many lines there are, it does not wrap round.
+func sum(a, b int64) int64 { return min(a+b, 1<<53) }
 
 // startStamp is a gauge of Python's client library.
 const startStamp = "process_start_time_seconds"
@@ -156,7 +159,7 @@ func (r Reading) Since(before Reading) (Reading, error) {
 	if r.started != before.started {
 		return Reading{}, errors.New("another process answered: the server was started anew in between, or several share an address")
 	}
-	if s, b := r.Speculation, before.Speculation; s != nil && b != nil && (s.Drafts < b.Drafts || s.DraftTokens < b.DraftTokens || s.Accepted < b.Accepted) {
+	if s, b := r.Speculation, before.Speculation; s != nil && b != nil && (s.Drafts < b.Drafts || s.DraftTokens < b.DraftTokens || s.Accepted < b.Accepted || fewer(s.AcceptedAt, b.AcceptedAt)) {
 		return Reading{}, errors.New("the counters of drafts went back: the server was started anew in between")
 	}
 	var d Reading
@@ -177,6 +180,16 @@ func (r Reading) Since(before Reading) (Reading, error) {
 	}
 	d.Speculation, d.Diffusion = r.Speculation.Sub(before.Speculation), r.Diffusion.Sub(before.Diffusion)
 	return d, nil
+}
+
+// fewer tells whether a position has less than it had.
+func fewer(now, before []int64) bool {
+	for i, n := range before {
+		if i >= len(now) || now[i] < n {
+			return true
+		}
+	}
+	return false
 }
 
 // Plus returns the sum over two servers. What one of them does not count is not in

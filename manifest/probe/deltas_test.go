@@ -2,6 +2,7 @@ package probe
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,6 +124,13 @@ func TestReadingSince(t *testing.T) {
 	if _, err := (Reading{Speculation: &metrics.Speculation{Drafts: 6, DraftTokens: 24, Accepted: 8}}).Since(Reading{Speculation: back}); err == nil {
 		t.Error("fewer tokens are accepted than before, without an error")
 	}
+	back.AcceptedAt = []int64{9, 0}
+	for _, at := range [][]int64{{8, 1}, {9}} {
+		after := &metrics.Speculation{Drafts: 6, DraftTokens: 24, Accepted: 9, AcceptedAt: at}
+		if _, err := (Reading{Speculation: after}).Since(Reading{Speculation: back}); err == nil {
+			t.Errorf("%v accepted by position after %v, without an error", at, back.AcceptedAt)
+		}
+	}
 }
 
 // Servers add up; what one of them does not count is known of none.
@@ -153,6 +161,15 @@ func TestReadFails(t *testing.T) {
 	r, err := Read(t.Context(), &http.Client{Transport: server{"/metrics": ok("vllm:num_preemptions_total 3\n")}}, "http://h/v1", nil)
 	if err != nil || r.Counts[Preemptions] != 3 {
 		t.Error(r, err)
+	}
+}
+
+// No number of lines makes a sum wrap round.
+func TestReadSumsStayCounts(t *testing.T) {
+	line := "vllm:prompt_tokens_total 9007199254740991\nvllm:spec_decode_num_drafts_total 9007199254740991\nvllm:diffusion_num_committed_tokens_total 9007199254740991\n"
+	r := read([]byte(strings.Repeat(line, 2000)))
+	if r.Counts[PromptTokens] != 1<<53 || r.Speculation.Drafts != 1<<53 || r.Diffusion.Committed != 1<<53 {
+		t.Errorf("%v, %+v, %+v", r.Counts, r.Speculation, r.Diffusion)
 	}
 }
 

@@ -18,11 +18,11 @@ func (r *Reading) readSpeculation(name, text string, n int64) {
 	s := r.Speculation
 	switch name {
 	case "spec_decode_num_drafts":
-		s.Drafts += n
+		s.Drafts = sum(s.Drafts, n)
 	case "spec_decode_num_draft_tokens":
-		s.DraftTokens += n
+		s.DraftTokens = sum(s.DraftTokens, n)
 	case "spec_decode_num_accepted_tokens":
-		s.Accepted += n
+		s.Accepted = sum(s.Accepted, n)
 	case "spec_decode_num_accepted_tokens_per_pos":
 		pos, err := strconv.Atoi(labels(text)["position"])
 		if err != nil || pos < 0 || pos >= maxDraft {
@@ -31,7 +31,7 @@ func (r *Reading) readSpeculation(name, text string, n int64) {
 		for len(s.AcceptedAt) <= pos {
 			s.AcceptedAt = append(s.AcceptedAt, 0)
 		}
-		s.AcceptedAt[pos] += n
+		s.AcceptedAt[pos] = sum(s.AcceptedAt[pos], n)
 	}
 }
 
@@ -42,10 +42,10 @@ func (r *Reading) readDiffusion(name string, n int64) {
 	}
 	switch d := r.Diffusion; {
 	case strings.Contains(name, "num_denoising_steps"):
-		d.Steps += n
+		d.Steps = sum(d.Steps, n)
 	case strings.Contains(name, "num_canvas_positions"):
-		d.Positions += n
+		d.Positions = sum(d.Positions, n)
 	case strings.Contains(name, "num_committed_tokens"):
-		d.Committed += n
+		d.Committed = sum(d.Committed, n)
 	}
 }
