@@ -14,10 +14,10 @@ all: build
 build:
 	@mkdir -p bin
 	@if dir=$$(sh tokenize/build-lib.sh); then \
-		CGO_ENABLED=1 CGO_LDFLAGS="-L$$dir $$CGO_LDFLAGS" go build -trimpath -ldflags '$(LDFLAGS)' -tags hf -o $(BIN) ./cmd/servebench; \
+		CGO_ENABLED=1 CGO_LDFLAGS="-L$$dir $$CGO_LDFLAGS" go build -trimpath -ldflags '$(LDFLAGS)' -tags hf,urfave_cli_no_docs -o $(BIN) ./cmd/servebench; \
 	elif [ $$? -eq 3 ]; then \
 		echo "make: building without the local tokenizer; prompts are then counted by the server, or sent as token ids" >&2; \
-		CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/servebench; \
+		CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -tags urfave_cli_no_docs -o $(BIN) ./cmd/servebench; \
 	else exit 1; fi
 	@echo "built $(BIN): $$($(BIN) --version)"
 

@@ -78,9 +78,6 @@ func readHistory(dir string) ([]kept, error) {
 }
 
 func (t *terminal) baselineAdd(c *cli.Context) error {
-	if err := flagsFirst(c, "baseline add"); err != nil {
-		return err
-	}
 	dir := c.String("history")
 	if !c.Args().Present() {
 		return usagef("baseline add: no file; want one or more results or manifests")

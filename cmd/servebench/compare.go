@@ -34,9 +34,6 @@ func compareCommand(t *terminal) *cli.Command {
 }
 
 func (t *terminal) compare(c *cli.Context) error {
-	if err := flagsFirst(c, "compare"); err != nil {
-		return err
-	}
 	if c.Args().Len() < 2 {
 		return usagef("compare: %d given; want two or more results: files or folders", c.Args().Len())
 	}

@@ -38,9 +38,6 @@ func hdrCommand(t *terminal) *cli.Command {
 }
 
 func mergeHDR(c *cli.Context, t *terminal) error {
-	if err := flagsFirst(c, "hdr"); err != nil {
-		return err
-	}
 	names := c.Args().Slice()
 	if len(names) == 0 {
 		return usagef("hdr: no file; want histogram logs, as servebench serve --save-result writes them, or - for standard input")

@@ -107,7 +107,7 @@ func TestHDRCommandRefuses(t *testing.T) {
 		{[]string{"--out", good, good}, exitUsage, "one of the logs to read"},
 		{[]string{"--bogus", good}, exitUsage, "bogus"},
 		{[]string{"--out", socket(t), good}, exitUsage, "no regular file"},
-		{[]string{good, "--json"}, exitUsage, "after a file; want flags first"},
+		{[]string{good, "--json"}, exitUsage, "behind a file; want flags first"},
 		{[]string{good, write("bad.hdr", "hello\n")}, exitInvalid, "bad.hdr: line 1: no interval"},
 		{[]string{write("empty.hdr", "#[Histogram log format version 1.3]\n")}, exitInvalid, "no histogram in 1 file"},
 		{[]string{"--out", filepath.Join(dir, "none", "x.hdr"), good}, exitUnsaved, "x.hdr"},

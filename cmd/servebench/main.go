@@ -156,7 +156,7 @@ func flagsFirst(commands []*cli.Command) {
 		cmd.Action = func(c *cli.Context) error {
 			for _, word := range c.Args().Slice() {
 				if len(word) > 1 && strings.HasPrefix(word, "-") {
-					return usagef("%s stands behind a file; want flags first: servebench %s %s ... FILE (a file of that name is ./%s)", quoteWord(word), c.Command.FullName(), word, word)
+					return usagef("%s stands behind a file; want flags first: %s %s ... FILE (a file of that name is ./%s)", quoteWord(word), c.Command.HelpName, word, word)
 				}
 			}
 			return act(c)

@@ -66,24 +66,8 @@ func manifestCommand(t *terminal) *cli.Command {
 func manifestSubcommand(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Flags: flags, HideHelpCommand: true, OnUsageError: wrongFlag,
-		Action: func(c *cli.Context) error {
-			if err := flagsFirst(c, "manifest "+name); err != nil {
-				return err
-			}
-			return action(c)
-		},
+		Action: action,
 	}
-}
-
-// flagsFirst refuses a flag behind a file: the flag package stops at the first word
-// that is no flag.
-func flagsFirst(c *cli.Context, command string) error {
-	for _, word := range c.Args().Slice() {
-		if len(word) > 1 && word[0] == '-' {
-			return usagef("%s: %s after a file; want flags first, and ./ before a file whose name begins with -", command, quoteWord(word))
-		}
-	}
-	return nil
 }
 
 func wrongFlag(_ *cli.Context, err error, _ bool) error {

@@ -76,7 +76,7 @@ func TestManifestValidate(t *testing.T) {
 		{"a file that is not there goes before one that is invalid", "validate /none/x.json " + bare, exitUsage, "SOME",
 			"servebench: open /none/x.json: no such file or directory\nservebench: 1 of 2 files could not be read\n"},
 		{"a folder", "validate " + references, exitUsage, "", "servebench: " + references + " is a folder; want a manifest\nservebench: 1 of 1 files could not be read\n"},
-		{"a flag behind a file", "validate " + run + " --publishable", exitUsage, "", "servebench: manifest validate: \"--publishable\" after a file; want flags first, and ./ before a file whose name begins with -\n"},
+		{"a flag behind a file", "validate " + run + " --publishable", exitUsage, "", "servebench: \"--publishable\" stands behind a file; want flags first: servebench manifest validate --publishable ... FILE (a file of that name is ./--publishable)\n"},
 		{"an unknown flag", "validate --all", exitUsage, "", "servebench: flag provided but not defined: -all\n"},
 		{"an unknown word", "check", exitUsage, "", "servebench: manifest \"check\" is no command; want validate, verify, show, redact, import, schema\n"},
 	} {
