@@ -105,7 +105,7 @@ func TestMistakesAreNamedWithWhatWouldBeRight(t *testing.T) {
 		{"typing mistake with _", words("--request_rte=5"), `unknown flag "--request_rte"; did you mean --request-rate?`},
 		{"nothing near", words("--xylophone"), `unknown flag "--xylophone"`},
 		{"--no- of a switch without it", words("--no-insecure"), `unknown flag "--no-insecure"; write --insecure=false`},
-		{"ambiguous name", words("--num 5"), `"--num" is short for more than one flag; one of --num-prompts, --num-warmups`},
+		{"ambiguous name", words("--num 5"), `"--num" is short for more than one flag; one of --num-prompts, --num-warmups, --num-runs`},
 		{"ambiguous with help", words("--he A=1"), `"--he" is short for more than one flag; one of --help, --header`},
 		{"value missing at the end", words("--model"), `--model needs a value`},
 		{"value missing before a flag", words("--model --seed 1"), `--model needs a value`},

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -29,7 +30,8 @@ import (
 type perRun struct {
 	at      func(run int) http.Handler
 	run     atomic.Int64 // runs that have ended
-	prompts []map[string]bool
+	mu      sync.Mutex
+	prompts []map[string]bool // of each run; guarded by mu
 }
 
 func (p *perRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,10 +44,12 @@ func (p *perRun) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Salt   string `json:"cache_salt"`
 		}
 		json.Unmarshal(body, &in)
+		p.mu.Lock()
 		for len(p.prompts) <= run {
 			p.prompts = append(p.prompts, map[string]bool{})
 		}
 		p.prompts[run][in.Salt+string(in.Prompt)] = true
+		p.mu.Unlock()
 	}
 	p.at(run+1).ServeHTTP(w, r)
 }

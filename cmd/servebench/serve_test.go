@@ -354,7 +354,7 @@ func TestVersionAndUnknownCommand(t *testing.T) {
 	if code, out, _ := command(t, "--version"); code != 0 || !strings.HasPrefix(out, "servebench ") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if code, _, errs := command(t, "bench"); code != exitUsage || !strings.Contains(errs, "serve, sweep, sim, selftest, manifest, config, env or completion") {
+	if code, _, errs := command(t, "bench"); code != exitUsage || !strings.Contains(errs, "serve, sweep, gate, sim, selftest, manifest, compare, baseline, config, hdr, env or completion") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
