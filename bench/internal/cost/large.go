@@ -14,9 +14,10 @@ import (
 )
 
 // open measures 10,000 streams open at once, each with one event a second. They
-// begin evenly over ten seconds, so that as many events come at any instant.
+// begin evenly over twenty seconds, so that as many events come at any instant; their
+// connections are there before, as with any cap.
 func (l *lab) open(ctx context.Context) error {
-	streams, tokens := 10_000, 26
+	streams, tokens := 10_000, 30
 	if l.quick {
 		streams, tokens = 1_000, 4
 	}
@@ -25,7 +26,7 @@ func (l *lab) open(ctx context.Context) error {
 		return err
 	}
 	args := func(url string) []string {
-		return append(serveArgs(url, streams, tokens), "--request-rate", strconv.Itoa(streams/10), "--burstiness", "1000000")
+		return append(serveArgs(url, streams, tokens), "--request-rate", strconv.Itoa(streams/20), "--burstiness", "1000000", "--max-concurrency", strconv.Itoa(streams))
 	}
 	u, err := l.start(ctx, nil, l.binary, args(sim.url)...)
 	if err != nil {

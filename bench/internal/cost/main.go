@@ -141,7 +141,7 @@ var parts = []part{
 	{"itl200", 60 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 200, 0.02, 0) }},
 	{"itl500", 70 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 500, 0.05, 1.5) }},
 	{"itl1000", 90 * time.Second, func(l *lab, ctx context.Context) error { return l.latencies(ctx, 1000, 2, 3) }},
-	{"open10000", 30 * time.Second, (*lab).open},
+	{"open10000", 60 * time.Second, (*lab).open},
 	{"rate2000", 40 * time.Second, (*lab).rate},
 	{"million", 40 * time.Second, (*lab).million},
 	{"prompts", 90 * time.Second, (*lab).prompts},
