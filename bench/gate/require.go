@@ -16,7 +16,8 @@ const (
 	Milliseconds Unit = "ms"
 	PerSecond    Unit = "/s"
 	Seconds      Unit = "s"
-	Number       Unit = "" // a count, a share
+	Number       Unit = "" // a count
+	Fraction     Unit = "of 1"
 )
 
 // suffixes are what may stand behind a number, and its worth in the unit.
@@ -25,6 +26,7 @@ var suffixes = map[Unit]map[string]float64{
 	Seconds:      {"ms": 1e-3, "s": 1, "m": 60},
 	PerSecond:    {"": 1, "/s": 1, "tok/s": 1, "req/s": 1},
 	Number:       {"": 1},
+	Fraction:     {"": 1, "%": 0.01},
 }
 
 // Requirement is one bound on a metric: `p99_ttft < 500ms`, `itl.p50 <= base+3%`.
@@ -222,7 +224,7 @@ func (p *parser) offset(r *Requirement, sign float64) error {
 		}
 		return nil
 	}
-	if r.unit == PerSecond || r.unit == Number {
+	if r.unit == PerSecond || r.unit == Number || r.unit == Fraction {
 		if !p.suffixed() {
 			return p.fail(p.at, "want %% behind the number, such as base+3%%")
 		}
@@ -272,6 +274,8 @@ func (p *parser) unit(u Unit) (float64, error) {
 		return 0, p.fail(start, "want a unit behind the number: ms, s or m")
 	case PerSecond:
 		return 0, p.fail(start, "want nothing behind the number, or /s")
+	case Fraction:
+		return 0, p.fail(start, "want nothing behind the number, or %%")
 	}
 	return 0, p.fail(start, "want nothing behind the number")
 }
@@ -331,8 +335,11 @@ func (r *Requirement) void(v float64) bool {
 
 func (r *Requirement) shown(v float64) string {
 	unit := string(r.unit)
-	if r.unit == Milliseconds || r.unit == Seconds {
+	switch r.unit {
+	case Milliseconds, Seconds:
 		unit = " " + unit
+	case Fraction:
+		v, unit = 100*v, " %"
 	}
 	return strconv.FormatFloat(v, 'g', 6, 64) + unit
 }

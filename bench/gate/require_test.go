@@ -9,7 +9,7 @@ import (
 
 var metricsOfTest = map[string]Unit{
 	"output_throughput": PerSecond, "p99_ttft": Milliseconds, "p50_itl": Milliseconds, "mean_itl": Milliseconds,
-	"completed": Number, "duration": Seconds,
+	"completed": Number, "duration": Seconds, "goodput_share": Fraction,
 }
 
 func knownOfTest(name string) (Unit, bool) { u, ok := metricsOfTest[name]; return u, ok }
@@ -38,6 +38,8 @@ func TestRequirements(t *testing.T) {
 		{"output_throughput >= base - 5%", "output_throughput", 9.5, Pass, 9.5},
 		{"completed >= 100", "completed", 100, Pass, 100},
 		{"duration < 2m", "duration", 119, Pass, 120},
+		{"goodput_share >= 99%", "goodput_share", 0.991, Pass, 0.99},
+		{"goodput_share >= 0.99", "goodput_share", 0.98, Fail, 0.99},
 	} {
 		r, err := parse(c.text)
 		if err != nil {

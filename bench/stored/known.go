@@ -21,7 +21,7 @@ func Known(name string) (gate.Unit, bool) {
 	case SteadyThroughput:
 		return gate.PerSecond, true
 	case "goodput_share":
-		return gate.Number, true
+		return gate.Fraction, true
 	}
 	stat, metric, ok := strings.Cut(name, "_")
 	if !ok || !statistic(stat) {

@@ -226,7 +226,7 @@ func (r *Run) own(own gjson.Result) {
 	if m := r.Metric(SteadyThroughput); m != nil {
 		m.Low, m.High = interval(get("throughput").Get("output_tokens_per_second.ci95"))
 	}
-	r.take("goodput_share", gate.Number, gate.Higher, get("goodput").Get("share"), "")
+	r.take("goodput_share", gate.Fraction, gate.Higher, get("goodput").Get("share"), "")
 	if m := r.Metric("goodput_share"); m != nil {
 		m.Low, m.High = interval(get("goodput").Get("ci95"))
 	}
