@@ -90,6 +90,9 @@ func cell(v []float64) string {
 	if len(v) == 0 || slices.ContainsFunc(v, math.IsNaN) {
 		return "not measured"
 	}
+	if len(v) == 1 {
+		return number(v[0]) + " (n=1)"
+	}
 	return fmt.Sprintf("%s (%s–%s, n=%d)", number(quantile(v, .5)), number(slices.Min(v)), number(slices.Max(v)), len(v))
 }
 
