@@ -177,8 +177,7 @@ func cell(runs []stored.Run, name string) Cell {
 	if n == 0 || n < len(runs) { // a mean over some of the repeats is none of all
 		return Cell{spread: math.NaN()}
 	}
-	at := func(i int) float64 { return values[i] }
-	mean, _ := stat.Mean(n, at)
+	mean, sd := stat.Sample(values)
 	c.Value = &mean
 	if n == 1 {
 		c.Low, c.High = single.Low, single.High
@@ -187,9 +186,8 @@ func cell(runs []stored.Run, name string) Cell {
 		}
 		return c
 	}
-	sd, _ := stat.StdDev(n, at, mean)
 	c.df = float64(n - 1)
-	se := sd * math.Sqrt(float64(n)/c.df) / math.Sqrt(float64(n))
+	se := sd / math.Sqrt(float64(n))
 	half := stat.StudentT(0.975, c.df) * se
 	low, high := mean-half, mean+half
 	c.Low, c.High = &low, &high

@@ -181,11 +181,8 @@ func newPairs(d []float64, r Rule) *pairs {
 }
 
 func (p *pairs) decide() Decision {
-	at := func(i int) float64 { return p.d[i] }
 	n := len(p.d)
-	p.mean, _ = stat.Mean(n, at)
-	sd, _ := stat.StdDev(n, at, p.mean)
-	p.sd = sd * math.Sqrt(p.n/(p.n-1))
+	p.mean, p.sd = stat.Sample(p.d)
 	half := p.quantile * p.sd / math.Sqrt(p.n)
 	p.low, p.high = p.mean-half, p.mean+half
 	out := Decision{N: n, Mean: shares(p.mean, p.low, p.high), Spread: p.sd, Detectable: detectable(p.sd, n, p.rule)}
@@ -305,11 +302,8 @@ func History(earlier []float64, value float64, r Rule) (Decision, error) {
 	if noLogarithm(value) || slices.ContainsFunc(earlier, noLogarithm) {
 		return Decision{}, errors.New("history: a value is not a number, or beyond all measure")
 	}
-	at := func(i int) float64 { return earlier[i] }
-	mean, _ := stat.Mean(k, at)
-	sd, _ := stat.StdDev(k, at, mean)
+	mean, sd := stat.Sample(earlier)
 	n := float64(k)
-	sd *= math.Sqrt(n / (n - 1))
 	unit := sd * math.Sqrt(1+1/n)
 	half := stat.StudentT(1-historyLevel, n-1) * unit
 	change := value - mean

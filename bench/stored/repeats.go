@@ -67,13 +67,10 @@ func Repeats(runs []Run) (out []Spread) {
 
 func (s *Spread) summarise() {
 	n := len(s.Values)
-	at := func(i int) float64 { return s.Values[i] }
-	s.Mean, _ = stat.Mean(n, at)
-	if n < 2 {
+	mean, sd := stat.Sample(s.Values)
+	if s.Mean = mean; n < 2 {
 		return
 	}
-	sd, _ := stat.StdDev(n, at, s.Mean)
-	sd *= math.Sqrt(float64(n) / float64(n-1))
 	half := stat.StudentT(0.975, float64(n-1)) * sd / math.Sqrt(float64(n))
 	low, high := s.Mean-half, s.Mean+half
 	s.Std, s.Low, s.High = &sd, &low, &high

@@ -24,6 +24,19 @@ func StudentT(p, df float64) float64 {
 	return student(df, 2*p-1)
 }
 
+// Sample returns the mean of repeats and their standard deviation between runs, with
+// n-1. The latter is 0 below two values, and so are both for none.
+func Sample(v []float64) (mean, sd float64) {
+	n := len(v)
+	at := func(i int) float64 { return v[i] }
+	mean, _ = Mean(n, at)
+	if n < 2 {
+		return mean, 0
+	}
+	sd, _ = StdDev(n, at, mean)
+	return mean, sd * math.Sqrt(float64(n)/float64(n-1))
+}
+
 // MostFlipped is the most values that [SignFlip] takes: it looks at each of 2^n
 // patterns of signs.
 const MostFlipped = 20

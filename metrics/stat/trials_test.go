@@ -188,6 +188,17 @@ func TestTrialsAreSymmetric(t *testing.T) {
 	}
 }
 
+func TestSample(t *testing.T) {
+	for _, c := range []struct {
+		v        []float64
+		mean, sd float64
+	}{{nil, 0, 0}, {[]float64{7}, 7, 0}, {[]float64{2, 4, 4, 4, 5, 5, 7, 9}, 5, math.Sqrt(32. / 7)}, {[]float64{3, 3, 3}, 3, 0}} {
+		if mean, sd := stat.Sample(c.v); mean != c.mean || !close9(sd, c.sd) {
+			t.Errorf("Sample(%v) = %v, %v, want %v, %v", c.v, mean, sd, c.mean, c.sd)
+		}
+	}
+}
+
 func TestTrialsOfNothing(t *testing.T) {
 	nan := []float64{1, math.NaN()}
 	for name, ok := range map[string]bool{
