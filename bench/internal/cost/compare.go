@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
+	"github.com/servebench/servebench/bench/internal/simproc"
 	"github.com/servebench/servebench/metrics"
 )
 
@@ -81,20 +81,8 @@ func compare(records []*metrics.Record, truth []stamps) (d difference, err error
 			itl, simITL, gap = append(itl, client), append(simITL, own), append(gap, math.Abs(client-own))
 		}
 	}
-	d.simITL, d.simTTFT = quantile(simITL, 0.99), quantile(simTTFT, 0.5)
-	d.itl, d.ttft = quantile(itl, 0.99)-d.simITL, quantile(ttft, 0.5)-d.simTTFT
-	d.admitted, d.gap = quantile(ttft, 0.5)-quantile(simAdmitted, 0.5), quantile(gap, 0.99)
+	d.simITL, d.simTTFT = simproc.Quantile(simITL, 0.99), simproc.Quantile(simTTFT, 0.5)
+	d.itl, d.ttft = simproc.Quantile(itl, 0.99)-d.simITL, simproc.Quantile(ttft, 0.5)-d.simTTFT
+	d.admitted, d.gap = simproc.Quantile(ttft, 0.5)-simproc.Quantile(simAdmitted, 0.5), simproc.Quantile(gap, 0.99)
 	return d, nil
-}
-
-// quantile interpolates at rank (n-1)q as numpy does; NaN without values.
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	v := slices.Sorted(slices.Values(values))
-	at := float64(len(v)-1) * q
-	low := int(at)
-	high := min(low+1, len(v)-1)
-	return v[low] + (v[high]-v[low])*(at-float64(low))
 }

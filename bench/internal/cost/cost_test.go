@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/servebench/servebench/bench/internal/simproc"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen/rxtime"
 	"github.com/servebench/servebench/metrics"
@@ -62,11 +63,11 @@ func TestCompareRefusesWhatDoesNotJoin(t *testing.T) {
 func TestQuantileIsNumpys(t *testing.T) {
 	// numpy.percentile([3, 1, 2, 10], [0, 50, 99, 100])
 	for q, want := range map[float64]float64{0: 1, 0.5: 2.5, 0.99: 9.79, 1: 10} {
-		if got := quantile([]float64{3, 1, 2, 10}, q); math.Abs(got-want) > 1e-12 {
+		if got := simproc.Quantile([]float64{3, 1, 2, 10}, q); math.Abs(got-want) > 1e-12 {
 			t.Errorf("quantile %v: %v, want %v", q, got, want)
 		}
 	}
-	if !math.IsNaN(quantile(nil, 0.5)) {
+	if !math.IsNaN(simproc.Quantile(nil, 0.5)) {
 		t.Error("the quantile of nothing is a number")
 	}
 }
@@ -89,7 +90,7 @@ func TestTheTapStampsEachWriteAndChangesNothing(t *testing.T) {
 		t.Errorf("%d events behind the tap, %d without", got, want)
 	}
 	w := httptest.NewRecorder()
-	tap.ServeHTTP(w, httptest.NewRequest(http.MethodGet, takePath, nil))
+	tap.ServeHTTP(w, httptest.NewRequest(http.MethodGet, simproc.TakePath, nil))
 	var got []stamps
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/servebench/servebench/bench/internal/simproc"
 	"github.com/servebench/servebench/metrics"
 )
 
@@ -28,7 +29,7 @@ func (l *lab) open(ctx context.Context) error {
 	args := func(url string) []string {
 		return append(serveArgs(url, streams, tokens), "--request-rate", strconv.Itoa(streams/20), "--burstiness", "1000000", "--max-concurrency", strconv.Itoa(streams))
 	}
-	u, err := l.start(ctx, nil, l.binary, args(sim.url)...)
+	u, err := l.start(ctx, nil, l.binary, args(sim.URL)...)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (l *lab) rate(ctx context.Context) error {
 	var off, lag []float64
 	var verdicts []string
 	err = l.repeat(func() error {
-		u, err := l.start(ctx, nil, l.binary, append(args(sim.url), "--records", file)...)
+		u, err := l.start(ctx, nil, l.binary, append(args(sim.URL), "--records", file)...)
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func paced(records []*metrics.Record) (off, lag float64) {
 		due = [2]time.Duration{min(due[0], r.Due), max(due[1], r.Due)}
 		sent = [2]time.Duration{min(sent[0], r.Sent), max(sent[1], r.Sent)}
 	}
-	return math.Abs(float64(due[1]-due[0])/float64(sent[1]-sent[0]) - 1), quantile(lags, 0.99)
+	return math.Abs(float64(due[1]-due[0])/float64(sent[1]-sent[0]) - 1), simproc.Quantile(lags, 0.99)
 }
 
 // postProcessing is what the role million prints.

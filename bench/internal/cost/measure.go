@@ -42,9 +42,9 @@ func (l *lab) cpu(ctx context.Context) error {
 	long := l.long()
 	events := float64(streams * (long - shortAnswer))
 	one := func(serve bool, tokens int) (time.Duration, error) {
-		name, args := l.binary, serveArgs(sim.url, streams, tokens)
+		name, args := l.binary, serveArgs(sim.URL, streams, tokens)
 		if !serve {
-			name, args = l.self, []string{"-role", "bare", "-url", sim.url, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens)}
+			name, args = l.self, []string{"-role", "bare", "-url", sim.URL, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens)}
 		}
 		u, err := l.start(ctx, nil, name, args...)
 		if err != nil {
@@ -89,7 +89,7 @@ func (l *lab) allocations(ctx context.Context) error {
 		return err
 	}
 	one := func(tokens int) (n float64, err error) {
-		u, err := l.start(ctx, nil, l.self, "-role", "allocs", "-url", sim.url, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens))
+		u, err := l.start(ctx, nil, l.self, "-role", "allocs", "-url", sim.URL, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens))
 		if err != nil {
 			return 0, err
 		}
@@ -121,7 +121,7 @@ func (l *lab) latencies(ctx context.Context, streams int, itlBar, ttftBar float6
 	if err != nil {
 		return err
 	}
-	args := serveArgs(sim.url, streams, l.long())
+	args := serveArgs(sim.URL, streams, l.long())
 	one := func(extra ...string) (d difference, err error) {
 		file := filepath.Join(l.dir, "run.jsonl")
 		u, err := l.start(ctx, nil, l.binary, append(append(slices.Clone(args), "--records", file), extra...)...)
@@ -131,7 +131,7 @@ func (l *lab) latencies(ctx context.Context, streams int, itlBar, ttftBar float6
 		if d.verdict = verdictOf(u.out); d.verdict == "" {
 			return d, errors.New("serve printed no verdict")
 		}
-		truth, err := sim.take(ctx)
+		truth, err := sim.Take(ctx)
 		if err != nil {
 			return d, err
 		}
@@ -284,11 +284,11 @@ func (l *lab) startUp(ctx context.Context) error {
 	}
 	var first []float64
 	err = l.repeat(func() error {
-		u, err := l.start(ctx, nil, l.binary, args(sim.url, dir)...)
+		u, err := l.start(ctx, nil, l.binary, args(sim.URL, dir)...)
 		if err != nil {
 			return err
 		}
-		truth, err := sim.take(ctx)
+		truth, err := sim.Take(ctx)
 		if err != nil {
 			return err
 		}
@@ -321,7 +321,7 @@ func (l *lab) memory(ctx context.Context) error {
 	}
 	var peak []float64
 	err = l.repeat(func() error {
-		u, err := l.start(ctx, nil, l.binary, args(sim.url)...)
+		u, err := l.start(ctx, nil, l.binary, args(sim.URL)...)
 		if err != nil {
 			return err
 		}

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/servebench/servebench/bench/internal/simproc"
 )
 
 // lab holds what the measurements share: the binary, the simulator, the table.
@@ -58,7 +57,7 @@ func openLab(ctx context.Context, o *options, log io.Writer) (*lab, error) {
 // close ends what runs and removes the files.
 func (l *lab) close() {
 	if l.sim != nil {
-		l.sim.stop()
+		l.sim.Stop()
 	}
 	_ = os.RemoveAll(l.dir) // a leftover in the temporary folder harms nobody
 }
@@ -152,11 +151,7 @@ func lastLines(b []byte) string {
 }
 
 // simProcess is this program in its role of the simulator.
-type simProcess struct {
-	url   string
-	cmd   *exec.Cmd
-	stdin io.Closer // its end ends the process, also when this program is killed
-}
+type simProcess struct{ *simproc.Process }
 
 // server returns the running simulator, started if need be.
 func (l *lab) server() (*simProcess, error) { return l.serverOf(simConfig.TTFT, simConfig.ITL) }
@@ -168,64 +163,24 @@ func (l *lab) serverOf(ttft, itl time.Duration) (*simProcess, error) {
 		return l.sim, nil
 	}
 	if l.sim != nil {
-		l.sim.stop()
+		l.sim.Stop()
 		l.sim = nil
 	}
 	cmd := exec.Command(l.self, "-role", "sim", "-ttft", ttft.String(), "-itl", itl.String())
 	cmd.Stderr = l.log
-	stdin, err := cmd.StdinPipe()
+	p, err := simproc.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &simProcess{cmd: cmd, stdin: stdin}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	var ok bool
-	if s.url, ok = strings.CutPrefix(strings.TrimSpace(line), "listening on "); err != nil || !ok {
-		s.stop()
-		return nil, fmt.Errorf("the simulator did not start: %q, %v", line, err)
-	}
+	s := &simProcess{p}
 	l.sim, l.pace = s, pace
 	return s, nil
-}
-
-func (s *simProcess) stop() {
-	_ = s.stdin.Close() // the process ends of it
-	late := time.AfterFunc(10*time.Second, func() { _ = s.cmd.Process.Kill() })
-	defer late.Stop()
-	_ = s.cmd.Wait() // how it ended says nothing about the measurements
-}
-
-// take returns the stamps of the requests since the last take.
-func (s *simProcess) take(ctx context.Context) ([]stamps, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+takePath, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	var all []stamps
-	if err := json.NewDecoder(res.Body).Decode(&all); err != nil {
-		return nil, fmt.Errorf("the simulator's stamps: %w", err)
-	}
-	return all, nil
 }
 
 // events takes the stamps and checks that the simulator wrote n requests of
 // tokens events each: the denominators are what was really sent.
 func (s *simProcess) events(ctx context.Context, n, tokens int) error {
-	all, err := s.take(ctx)
+	all, err := s.Take(ctx)
 	if err != nil {
 		return err
 	}

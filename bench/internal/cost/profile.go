@@ -84,7 +84,7 @@ func (l *lab) profile(ctx context.Context) error {
 			return nil
 		}
 		file := filepath.Join(l.dir, "cpu.pprof")
-		_, err := l.start(ctx, nil, l.self, "-role", "profile", "-url", sim.url, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens), "-file", file)
+		_, err := l.start(ctx, nil, l.self, "-role", "profile", "-url", sim.URL, "-streams", strconv.Itoa(streams), "-tokens", strconv.Itoa(tokens), "-file", file)
 		if err != nil {
 			return err
 		}

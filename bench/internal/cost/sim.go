@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/servebench/servebench/bench/internal/simproc"
 	"github.com/servebench/servebench/bench/sim"
 	"github.com/servebench/servebench/loadgen/rxtime"
 )
@@ -20,18 +21,9 @@ import (
 // burst of requests has been sent and read.
 var simConfig = sim.Config{TTFT: 500 * time.Millisecond, ITL: 10 * time.Millisecond, TokensPerChunk: 1, Truth: true}
 
-// takePath is where the stamps are fetched.
-const takePath = "/cost/take"
-
 // stamps say when the simulator did what for one request: nanoseconds since 1970
 // at the process's start, carried on by the monotonic clock.
-type stamps struct {
-	ID      string  `json:"id"`
-	Arrived int64   `json:"arrived"` // the kernel had received the segment with the end of the headers
-	Entered int64   `json:"entered"` // the handler began: the headers had been read
-	Read    int64   `json:"read"`    // the body had been read, with which the request is admitted
-	Writes  []int64 `json:"writes"`  // before the write of each event; the usage and [DONE] come last
-}
+type stamps = simproc.Stamps
 
 // tap is the simulator with stamps. They are taken outside of it, right around
 // its own: sent_ns of an event is read a few instructions before.
@@ -89,7 +81,7 @@ func (l stampedListener) Accept() (net.Conn, error) {
 
 // ServeHTTP implements [http.Handler].
 func (t *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == takePath {
+	if r.URL.Path == simproc.TakePath {
 		t.take(w)
 		return
 	}

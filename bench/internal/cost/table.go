@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/servebench/servebench/bench/internal/simproc"
 )
 
 // bar is what a median is held against.
@@ -53,7 +55,7 @@ func (t *table) add(part, what, unit string, values []float64, limit *bar) {
 	if len(values) == 0 {
 		return
 	}
-	median := quantile(values, 0.5)
+	median := simproc.Quantile(values, 0.5)
 	spread := ""
 	if len(values) > 1 {
 		spread = number(slices.Min(values)) + " .. " + number(slices.Max(values))

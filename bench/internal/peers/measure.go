@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/servebench/servebench/bench/internal/simproc"
 )
 
 // result is what is read of a client's result file.
@@ -24,7 +26,7 @@ type result struct {
 type figures struct{ ttft, itl, cpu, peak, first float64 }
 
 // figuresOf compares a result with what the simulator did.
-func figuresOf(r *result, truth map[string]stamps, prefix string, began time.Time, streams, tokens int) (f figures, err error) {
+func figuresOf(r *result, truth map[string]simproc.Stamps, prefix string, began time.Time, streams, tokens int) (f figures, err error) {
 	if r.Completed != streams || len(r.TTFTs) != streams || len(r.ITLs) != streams || len(truth) != streams {
 		return f, fmt.Errorf("%d of %d requests completed, with %d TTFTs and %d lists of gaps; the simulator answered %d", r.Completed, streams, len(r.TTFTs), len(r.ITLs), len(truth))
 	}
@@ -42,22 +44,11 @@ func figuresOf(r *result, truth map[string]stamps, prefix string, began time.Tim
 			itl, simITL = append(itl, gap*1e3), append(simITL, float64(s.Writes[k+1]-s.Writes[k])/1e6)
 		}
 	}
-	f.ttft = quantile(ttft, .5) - quantile(simTTFT, .5)
-	f.itl = quantile(itl, .99) - quantile(simITL, .99)
+	f.ttft = simproc.Quantile(ttft, .5) - simproc.Quantile(simTTFT, .5)
+	f.itl = simproc.Quantile(itl, .99) - simproc.Quantile(simITL, .99)
 	f.first = float64(entered-began.UnixNano()) / 1e6
 	f.cpu = math.NaN()
 	return f, nil
-}
-
-// quantile interpolates at rank (n-1)q as numpy does; NaN without values.
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	v := slices.Sorted(slices.Values(values))
-	at := float64(len(v)-1) * q
-	low := int(at)
-	return v[low] + (v[min(low+1, len(v)-1)]-v[low])*(at-float64(low))
 }
 
 // lab is one measurement: the simulator and where results go.
@@ -74,7 +65,7 @@ func (l *lab) one(ctx context.Context, p *peer, streams, tokens int) (f figures,
 	prefix := fmt.Sprintf("run%d-", l.runs)
 	file := filepath.Join(l.dir, "run.json")
 	_ = os.Remove(file) // that of the run before must not pass for this one's
-	if u, err = p.start(ctx, l.args(l.sim.url, streams, tokens, l.dir, prefix)); err != nil {
+	if u, err = p.start(ctx, l.args(l.sim.URL, streams, tokens, l.dir, prefix)); err != nil {
 		return f, u, err
 	}
 	truth, err := l.sim.take(ctx)
@@ -125,7 +116,7 @@ func (o *options) measure(ctx context.Context, stdout, stderr io.Writer) (missin
 	if l.sim, err = startSim(ctx, dir, stderr); err != nil {
 		return false, err
 	}
-	defer l.sim.stop()
+	defer l.sim.Stop()
 	began, before := time.Now(), loadAverage()
 	var tables []table
 	for i, streams := range o.streams {

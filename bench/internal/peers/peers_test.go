@@ -8,16 +8,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/servebench/servebench/bench/internal/simproc"
 )
 
 // measured are two requests of three tokens. The simulator had them at 0 ms, wrote
 // after 500, 510 and 520 ms; the clients' stamps come 1 ms later, the last one 3 ms.
-func measured() (*result, map[string]stamps) {
+func measured() (*result, map[string]simproc.Stamps) {
 	r := &result{Completed: 2, TTFTs: []float64{.501, .501}, ITLs: [][]float64{{.010, .012}, {.010, .012}}}
-	truth := map[string]stamps{}
+	truth := map[string]simproc.Stamps{}
 	for i := range 2 {
 		id := fmt.Sprint("run1-", i)
-		truth[id] = stamps{ID: id, Arrived: 1e9, Entered: 1e9 + int64(i)*1e6, Writes: []int64{1.5e9, 1.51e9, 1.52e9, 1.52e9, 1.52e9}}
+		truth[id] = simproc.Stamps{ID: id, Arrived: 1e9, Entered: 1e9 + int64(i)*1e6, Writes: []int64{1.5e9, 1.51e9, 1.52e9, 1.52e9, 1.52e9}}
 	}
 	return r, truth
 }
@@ -29,12 +31,16 @@ func TestFiguresOf(t *testing.T) {
 	if err != nil || math.Abs(f.ttft-1) > 1e-9 || math.Abs(f.itl-2) > 1e-9 || f.first != 200 || !math.IsNaN(f.cpu) {
 		t.Errorf("%+v, %v", f, err)
 	}
-	for name, spoil := range map[string]func(*result, map[string]stamps){
-		"a failed request":          func(r *result, _ map[string]stamps) { r.Completed = 1 },
-		"a request of another run":  func(_ *result, m map[string]stamps) { m["run0-1"] = m["run1-1"]; delete(m, "run1-1") },
-		"a gap that was not seen":   func(r *result, _ map[string]stamps) { r.ITLs[1] = r.ITLs[1][:1] },
-		"a write that is not there": func(_ *result, m map[string]stamps) { s := m["run1-0"]; s.Writes = s.Writes[:4]; m["run1-0"] = s },
-		"more requests":             func(_ *result, m map[string]stamps) { m["other"] = stamps{} },
+	for name, spoil := range map[string]func(*result, map[string]simproc.Stamps){
+		"a failed request":         func(r *result, _ map[string]simproc.Stamps) { r.Completed = 1 },
+		"a request of another run": func(_ *result, m map[string]simproc.Stamps) { m["run0-1"] = m["run1-1"]; delete(m, "run1-1") },
+		"a gap that was not seen":  func(r *result, _ map[string]simproc.Stamps) { r.ITLs[1] = r.ITLs[1][:1] },
+		"a write that is not there": func(_ *result, m map[string]simproc.Stamps) {
+			s := m["run1-0"]
+			s.Writes = s.Writes[:4]
+			m["run1-0"] = s
+		},
+		"more requests": func(_ *result, m map[string]simproc.Stamps) { m["other"] = simproc.Stamps{} },
 	} {
 		r, truth := measured()
 		spoil(r, truth)

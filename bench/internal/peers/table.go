@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/servebench/servebench/bench/internal/simproc"
 )
 
 // table is what was measured with one number of streams.
@@ -93,7 +95,7 @@ func cell(v []float64) string {
 	if len(v) == 1 {
 		return number(v[0]) + " (n=1)"
 	}
-	return fmt.Sprintf("%s (%s–%s, n=%d)", number(quantile(v, .5)), number(slices.Min(v)), number(slices.Max(v)), len(v))
+	return fmt.Sprintf("%s (%s–%s, n=%d)", number(simproc.Quantile(v, .5)), number(slices.Min(v)), number(slices.Max(v)), len(v))
 }
 
 // number has three significant digits, or as many as stand before the point.
@@ -115,7 +117,7 @@ func ratio(ours, theirs []float64) string {
 	if len(r) == 0 {
 		return "–"
 	}
-	return number(quantile(r, .5)) + " ×"
+	return number(simproc.Quantile(r, .5)) + " ×"
 }
 
 // machine says what the runs were made on.
